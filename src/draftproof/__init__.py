@@ -1,0 +1,31 @@
+"""Draftproof runs speculative decoding, proves that it changed nothing, and says whether it pays.
+
+Importing the package imports neither torch nor transformers; the engine's names load on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from draftproof.core.errors import DraftproofError
+from draftproof.core.params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftproof.engine.engine import Engine
+    from draftproof.engine.request import Request, RequestOutput
+
+__version__ = "0.1.0.dev0"
+__all__ = ["DraftproofError", "Engine", "Request", "RequestOutput", "SamplingParams", "__version__"]
+
+_LAZY = {
+    "Engine": "draftproof.engine.engine",
+    "Request": "draftproof.engine.request",
+    "RequestOutput": "draftproof.engine.request",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'draftproof' has no attribute {name!r}")

@@ -1,0 +1,64 @@
+"""The one exception that a user's mistake raises.
+
+Every module may raise it; the command line turns it into exit status 2 and the server into an OpenAI error
+object. Codes are stable: scripts match on them, `docs/errors.md` lists them.
+"""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "DP001": "bad usage of a command",
+    "DP101": "speculation: unknown method",
+    "DP102": "speculation: unknown key",
+    "DP103": "speculation: value out of range or of the wrong type",
+    "DP104": "speculation: keys that contradict each other",
+    "DP105": "speculation: a spelling of another engine that is deprecated or removed",
+    "DP106": "speculation: the method is not built yet, or this checkpoint does not have it",
+    "DP201": "sampling: value out of range or of the wrong type",
+    "DP202": "sampling: parameters that contradict each other",
+    "DP301": "request: the prompt is empty",
+    "DP302": "request: the prompt is longer than the context",
+    "DP303": "request: a token id outside the vocabulary",
+    "DP304": "request: the chat messages do not fit the model's template",
+    "DP305": "request: it can never fit into the cache",
+    "DP401": "checkpoint: not found",
+    "DP402": "checkpoint: a file is broken or truncated",
+    "DP403": "checkpoint: architecture not supported",
+    "DP404": "checkpoint: a tensor is missing, unexpected or of the wrong shape",
+    "DP405": "checkpoint: no tokenizer, or one that is not supported",
+    "DP406": "checkpoint: a configuration value is missing or not supported",
+    "DP407": "checkpoint: pickled weights are refused",
+    "DP501": "model: the target's logits are not finite",
+    "DP601": "download: failed or its SHA-256 does not match",
+    "DP602": "install: an extra that this command needs is not installed",
+    "DP701": "engine: not enough memory",
+    "DP702": "engine: the native kernels were asked for and cannot be had",
+    "DP703": "engine: the device was asked for and cannot be had",
+}
+
+
+class DraftproofError(Exception):
+    """A mistake of the user's, or a fault in what the user gave us.
+
+    `field` names what was wrong (an option, a key path, a file), `found` what was there, `expected` what would
+    have been right, `remedy` what to do now.
+    """
+
+    def __init__(self, code: str, field: str, found: object, expected: str, remedy: str) -> None:
+        assert code in CODES, f"undocumented error code {code}"
+        self.code = code
+        self.field = field
+        self.found = str(found)
+        self.expected = expected
+        self.remedy = remedy
+        super().__init__(f"{code} {field}: found {self.found}; expected {expected}. {remedy}")
+
+    def as_dict(self) -> dict[str, str]:
+        """The five parts, for `--json` and for the server."""
+        return {
+            "code": self.code,
+            "field": self.field,
+            "found": self.found,
+            "expected": self.expected,
+            "remedy": self.remedy,
+        }

@@ -1,0 +1,111 @@
+"""What proposers hand to verification: the drafted tokens of several requests in one flat structure.
+
+Made by proposers, read by `verify` and by the engine. A chain is a tree with one path, so there is one form.
+Rows: a request with `n` drafted nodes is verified in `n + 1` rows. Row 0 of a request is its *root* (the last
+committed token, whose logits judge the first drafted token); node `k` of the request (0-based) sits in row
+`k + 1` and its logits judge the node's children, or give the bonus token at a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBatch:
+    """Drafted tokens of `num_requests` requests, flat over nodes, in the order of the requests.
+
+    tokens         int64 [num_nodes]       target-vocabulary ids
+    parent_rows    int64 [num_nodes]       row *within the request* of the node's parent: 0 is the root, and a
+                                           parent always stands in an earlier row than its child
+    node_offsets   int64 [num_requests+1]  request r owns nodes node_offsets[r] : node_offsets[r + 1]
+    is_point_mass  bool  [num_nodes]       True: proposed with certainty (q is one-hot); False: drawn from `q`
+    q_rows         int64 [num_nodes]       row of `q` that a drawn node was drawn from (0 for point masses);
+                                           siblings share one row and stand in the order in which they were drawn
+    q              float [num_q_rows, vocab]  normalised draft distributions as actually drawn from; may have no rows
+    """
+
+    tokens: Tensor
+    parent_rows: Tensor
+    node_offsets: Tensor
+    is_point_mass: Tensor
+    q_rows: Tensor
+    q: Tensor
+
+    def __post_init__(self) -> None:
+        num_nodes = self.tokens.shape[0]
+        assert self.parent_rows.shape == (num_nodes,)
+        assert self.is_point_mass.shape == (num_nodes,)
+        assert self.q_rows.shape == (num_nodes,)
+        assert self.node_offsets.dim() == 1 and self.node_offsets.shape[0] >= 1
+        assert self.q.dim() == 2
+
+    @property
+    def num_requests(self) -> int:
+        return self.node_offsets.shape[0] - 1
+
+    @property
+    def num_nodes(self) -> int:
+        return self.tokens.shape[0]
+
+    @classmethod
+    def chains(cls, chains: Sequence[Sequence[int]]) -> DraftBatch:
+        """Point-mass chains, one per request; an empty chain is a request that decodes plainly this round."""
+        tokens: list[int] = []
+        parents: list[int] = []
+        offsets = [0]
+        for chain in chains:
+            tokens.extend(chain)
+            parents.extend(range(len(chain)))
+            offsets.append(len(tokens))
+        num_nodes = len(tokens)
+        return cls(
+            tokens=torch.tensor(tokens, dtype=torch.int64),
+            parent_rows=torch.tensor(parents, dtype=torch.int64),
+            node_offsets=torch.tensor(offsets, dtype=torch.int64),
+            is_point_mass=torch.ones(num_nodes, dtype=torch.bool),
+            q_rows=torch.zeros(num_nodes, dtype=torch.int64),
+            q=torch.zeros((0, 0), dtype=torch.float64),
+        )
+
+    def request(self, request: int) -> DraftBatch:
+        """The part of one request, as a batch of one (views, no copies; `q` is shared)."""
+        start, stop = int(self.node_offsets[request]), int(self.node_offsets[request + 1])
+        return DraftBatch(
+            tokens=self.tokens[start:stop],
+            parent_rows=self.parent_rows[start:stop],
+            node_offsets=torch.tensor([0, stop - start]),
+            is_point_mass=self.is_point_mass[start:stop],
+            q_rows=self.q_rows[start:stop],
+            q=self.q,
+        )
+
+    @classmethod
+    def concat(cls, batches: Sequence[DraftBatch]) -> DraftBatch:
+        """The requests of `batches` one after the other; rows of `q` are kept, never copied per node."""
+        batches = list(batches)
+        if len(batches) == 1:
+            return batches[0]
+        if not batches:
+            return cls.chains([])
+        offsets = [batches[0].node_offsets[:1]]
+        q_rows, num_nodes, num_q_rows = [], 0, 0
+        vocab = max(batch.q.shape[1] for batch in batches)
+        for batch in batches:
+            offsets.append(batch.node_offsets[1:] + num_nodes)
+            q_rows.append(batch.q_rows + torch.where(batch.is_point_mass, 0, num_q_rows))
+            num_nodes += batch.num_nodes
+            num_q_rows += batch.q.shape[0]
+        qs = [batch.q for batch in batches if batch.q.shape[0]]
+        return cls(
+            tokens=torch.cat([batch.tokens for batch in batches]),
+            parent_rows=torch.cat([batch.parent_rows for batch in batches]),
+            node_offsets=torch.cat(offsets),
+            is_point_mass=torch.cat([batch.is_point_mass for batch in batches]),
+            q_rows=torch.cat(q_rows),
+            q=torch.cat(qs) if qs else torch.zeros((0, vocab), dtype=torch.float64),
+        )
