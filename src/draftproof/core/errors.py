@@ -8,6 +8,7 @@ from __future__ import annotations
 
 CODES: dict[str, str] = {
     "DP001": "bad usage of a command",
+    "DP002": "a file named on the command line cannot be read, written or decoded",
     "DP101": "speculation: unknown method",
     "DP102": "speculation: unknown key",
     "DP103": "speculation: value out of range or of the wrong type",
@@ -34,6 +35,7 @@ CODES: dict[str, str] = {
     "DP701": "engine: not enough memory",
     "DP702": "engine: the native kernels were asked for and cannot be had",
     "DP703": "engine: the device was asked for and cannot be had",
+    "DP704": "engine: an option that this version does not have",
 }
 
 

@@ -1,0 +1,105 @@
+"""The program `draftproof`: finds the command, runs it, turns whatever happens into an exit status.
+
+Commands are modules that load when they are asked for, so that `draftproof --help` answers at once and needs
+neither torch nor numpy. What a command does is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from draftproof import __version__
+from draftproof.cli import output
+from draftproof.core.errors import DraftproofError
+
+COMMANDS: dict[str, str] = {
+    "demo": "draftproof.cli.demo",
+    "generate": "draftproof.cli.generate",
+    "models": "draftproof.cli.models",
+    "version": "draftproof.cli.version",
+}
+"""Command name → module that holds it as `command`, in the order of `--help`."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = COMMANDS.get(cmd_name)
+        command = import_module(module).command if module else None
+        assert command is None or isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="draftproof %(version)s")
+def cli() -> None:
+    """Run speculative decoding, prove that it changed nothing, and measure whether it pays.
+
+    Every command takes --json: one JSON document on standard output, everything else on standard error.
+    Exit status: 0 done, 1 a fault of ours, 2 bad input (one DP code, see docs/errors.md), 130 interrupted.
+
+    \b
+    Examples:
+      draftproof demo --quick
+      draftproof generate smollm2-135m --prompt "Name three rivers in Germany."
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line (without the program's name) and returns its exit status."""
+    as_json = "--json" in arguments
+    try:
+        status = cli.main(args=list(arguments), prog_name="draftproof", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else output.DONE
+    except DraftproofError as error:
+        return output.report_mistake(error, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
+        return output.BAD_INPUT
+    except click.ClickException as error:
+        return output.report_mistake(_usage_mistake(error), as_json, _usage_line(error))
+    except (KeyboardInterrupt, click.Abort):
+        output.note("interrupted")
+        return output.INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python would complain once more while closing the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return output.DONE
+    except Exception as error:
+        return output.report_fault(error, as_json)
+
+
+def _usage_mistake(error: click.ClickException) -> DraftproofError:
+    """click's own complaints in the product's shape."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "draftproof"
+    field = command
+    if isinstance(error, click.BadParameter | click.NoSuchOption | click.BadOptionUsage):
+        parameter = getattr(error, "param", None)
+        name = parameter.opts[0] if parameter is not None and parameter.opts else None
+        field = getattr(error, "option_name", None) or name or command
+    remedy = f"`{command} --help` lists the arguments and shows examples."
+    return DraftproofError("DP001", field, error.format_message(), "the usage that --help shows", remedy)
+
+
+def _usage_line(error: click.ClickException) -> str | None:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return context.get_usage() if context else None
+
+
+def main() -> None:
+    """The entry point of the installed program."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,185 @@
+"""Options that several commands share, what their values mean, and how a model is loaded with them.
+
+Called by the commands. Checks what can be checked without loading anything heavy, so that a mistake costs
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from draftproof.cli import output
+from draftproof.core.errors import DraftproofError
+
+if TYPE_CHECKING:
+    from draftproof.engine.engine import Engine
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+
+
+class Bytes(click.ParamType):
+    """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes."""
+
+    name = "bytes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]i?B)?", str(value), re.IGNORECASE)
+        num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
+        if num_bytes <= 0:
+            self.fail(f"{value!r} is not an amount of memory such as 4GiB or 512MiB.", param, ctx)
+        return num_bytes
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+
+_MODEL_OPTIONS = (
+    click.option(
+        "--dtype",
+        type=click.Choice(["auto", "float32", "bfloat16"]),
+        default="auto",
+        show_default=True,
+        help="Weights and cache; auto: bfloat16 where the processor has it natively, else float32.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Choice(["native", "int8", "int4"]),
+        default="native",
+        show_default=True,
+        help="Precision of the weights; this version has native only.",
+    ),
+    click.option(
+        "--device",
+        type=click.Choice(["cpu", "cuda"]),
+        default="cpu",
+        show_default=True,
+        help="Where the model runs; this version has cpu only.",
+    ),
+    click.option("--memory", type=Bytes(), help="For keys and values of the cache, such as 4GiB."),
+    click.option("--threads", type=click.IntRange(1, 1024), help="Default: one per core."),
+    click.option(
+        "--kernels",
+        type=click.Choice(["auto", "native", "python"]),
+        default="auto",
+        show_default=True,
+        help="Our compiled kernels, or the same computation in PyTorch.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What the model flags of one command line said."""
+
+    dtype: str
+    weights: str
+    device: str
+    memory: int | None
+    threads: int | None
+    kernels: str
+
+
+def model_options(command: Command) -> Command:
+    """Adds the model flags; the command takes them as `**model_flags` for `ModelOptions`."""
+    for option in reversed(_MODEL_OPTIONS):
+        command = option(command)
+    return command
+
+
+def load_engine(
+    model: str, flags: ModelOptions, on_unfit: str = "refuse", max_num_seqs: int | None = None
+) -> Engine:
+    """Loads a model by directory, GGUF file, hub id or catalogue name.
+
+    Raises DP704 for a precision and DP703 for a device that this version does not have, DP602 without PyTorch,
+    and whatever loading raises.
+    """
+    if flags.weights != "native":
+        raise DraftproofError(
+            "DP704", "--weights", flags.weights, "native", "Leave --weights out: this version cannot quantise."
+        )
+    if flags.device != "cpu":
+        raise DraftproofError(
+            "DP703", "--device", flags.device, "cpu", "Leave --device out: this version runs on the processor."
+        )
+    engine_class = _engine_class()
+    more: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
+    return engine_class.load(
+        model,
+        dtype=flags.dtype,
+        kernels=flags.kernels,
+        threads=flags.threads,
+        memory=flags.memory,
+        device=flags.device,
+        on_unfit=on_unfit,
+        **more,
+    )
+
+
+def _engine_class() -> type[Engine]:
+    try:
+        from draftproof.engine.engine import Engine
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "engine") from error
+    return Engine
+
+
+def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
+    """DP602 with the command that installs it; a missing module of our own is a fault of ours, passed through."""
+    if error.name is None or error.name.partition(".")[0] == "draftproof":
+        return error
+    return DraftproofError(
+        "DP602",
+        "installation",
+        f"no module {error.name!r}",
+        f"the extra {extra!r}",
+        f"Install it: pip install 'draftproof[{extra}]'",
+    )
+
+
+def read_text(path: Path, field: str) -> str:
+    """A text file of the user's. Raises DP002 for one that is missing, unreadable or not UTF-8."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DraftproofError(
+            "DP002", field, f"{path}: {error.strerror or error}", "a readable file", "Name a file that exists."
+        ) from error
+    return decode(data, field, str(path))
+
+
+def decode(data: bytes, field: str, source: str) -> str:
+    """UTF-8 text of `data`, without a byte order mark. Raises DP002 for anything else."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DraftproofError(
+            "DP002",
+            field,
+            f"{source}: byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8",
+            "text in UTF-8",
+            "Convert it, for example with `iconv -f latin1 -t utf-8`.",
+        ) from error
+    if "\0" in text:
+        raise DraftproofError(
+            "DP002", field, f"{source}: a zero byte at {text.index(chr(0))}", "text", "Name a text file."
+        )
+    return text
+
+
+def announce_engine(description: dict[str, Any]) -> None:
+    """Two lines on standard error: what runs, and whether the promise of equal bits holds here."""
+    kernels = f"{description['kernels']} kernels"
+    output.note(f"{description['model']} · {description['dtype']} · {kernels} ({description['kernels_reason']})")
+    exactness = description["exactness"]
+    promise = "equal to plain decoding to the last bit" if exactness["promise"] else "NOT promised to be equal"
+    output.note(f"self-test: output with speculation is {promise} ({exactness['reason']})")
