@@ -1,0 +1,54 @@
+"""How one engine is set up: sizes and limits, checked once, frozen afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from draftproof.core.errors import DraftproofError
+from draftproof.core.intent import NoSpeculation, SpeculationIntent
+
+OnUnfit = Literal["refuse", "plain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Limits of an engine.
+
+    max_num_seqs       requests that run at the same time; more wait in order of arrival
+    max_model_len      tokens of prompt and output together; None: the model's context length
+    max_num_rows       rows of one forward pass: decoding rows first, prompt chunks fill the rest
+    prefill_chunk      most prompt rows that one pass takes from one request
+    cache_bytes        bytes for keys and values; None: enough for `max_num_seqs` requests at
+                       `max_model_len`, but no more than a quarter of the machine's memory
+    speculation        what requests get that do not name their own
+    on_unfit           what happens when a request's method cannot work: an error, or plain decoding (and said)
+    max_pools          distinct speculation configurations whose state (suffix pools) is kept
+    """
+
+    max_num_seqs: int = 16
+    max_model_len: int | None = None
+    max_num_rows: int = 512
+    prefill_chunk: int = 256
+    cache_bytes: int | None = None
+    speculation: SpeculationIntent = NoSpeculation()
+    on_unfit: OnUnfit = "refuse"
+    max_pools: int = 32
+
+    def __post_init__(self) -> None:
+        limits = {"max_num_seqs": 4096, "max_num_rows": 65536, "prefill_chunk": 65536, "max_pools": 65536}
+        for name, most in limits.items():
+            self._in_range(name, getattr(self, name), 1, most)
+        if self.max_model_len is not None:
+            self._in_range("max_model_len", self.max_model_len, 2, 2**31)
+        if self.cache_bytes is not None:
+            self._in_range("cache_bytes", self.cache_bytes, 1, 2**50)
+        # Every running request takes a row of each pass, and a prompt must be able to get on beside them.
+        self._in_range("max_num_rows", self.max_num_rows, 2 * self.max_num_seqs, 65536)
+
+    @staticmethod
+    def _in_range(name: str, value: object, low: int, high: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise DraftproofError(
+                "DP001", name, repr(value), f"an integer from {low} to {high}", f"Set {name} within that range."
+            )
