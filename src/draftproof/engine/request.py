@@ -1,0 +1,94 @@
+"""What goes into the engine and what comes out: requests, streamed events, finished outputs. No behaviour.
+
+Made by the command line, the server and users of the library (requests) and by the engine (the rest).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from draftproof.core.cost import SpeculationStats
+from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.params import SamplingParams
+from draftproof.ops.logprobs import TokenLogprobs
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt and how it is to be answered.
+
+    prediction   the user's expected output as token ids; empty if none was given
+    scope        text is remembered and prefixes are shared only within one scope (API key or cache_salt)
+    arrival_s    `time.monotonic()` when it was made
+    """
+
+    req_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    intent: SpeculationIntent = field(default_factory=NoSpeculation)
+    prediction: tuple[int, ...] = ()
+    scope: str = ""
+    arrival_s: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOutput:
+    """A finished request. One id, one logprobs entry (if asked for) and one unit of usage per emitted token.
+
+    text             what the output tokens say, without the stop string or stop token that ended it
+    stop_reason      the stop string, or the EOS or stop token id, that ended it; None for the other reasons
+    seed             names the noise that was used, whether the request gave it or not
+    decision_reason  why this request was or was not decoded with speculation, in words; None: as asked
+    error            `DraftproofError.as_dict()` when `finish_reason` is "error"
+    prefill_s        from admission to the first token; decode_s from there to the last
+    """
+
+    req_id: str
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    stop_reason: str | int | None = None
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_tokens: int
+    completion_tokens: int
+    prefill_s: float
+    decode_s: float
+    stats: SpeculationStats
+    seed: int
+    decision_reason: str | None = None
+    error: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundDraft:
+    """What became of one request's draft in one round, for display.
+
+    accepted    drafted tokens that were emitted, in order
+    correction  the token that the target put behind them; None when the request ended before it
+    rejected    drafted tokens that were not emitted
+    """
+
+    accepted: tuple[int, ...]
+    correction: int | None
+    rejected: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """What one round gave one request. Joined over a request, `text` and `token_ids` are those of its output.
+
+    text       complete characters only, and nothing that may yet become a stop string: may be empty
+    token_ids  all tokens emitted in this round
+    draft      None when nothing was drafted
+    finished   set on the last event of a request
+    """
+
+    req_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    draft: RoundDraft | None = None
+    finished: RequestOutput | None = None
