@@ -12,7 +12,8 @@ class Rule(Enum):
     """How one request's draft is judged in one round."""
 
     MATCH = "match"
-    """Greedy and coupled: a node is accepted while it equals the target's own token of its parent's row. Any tree."""
+    """Greedy and coupled: a node is accepted while it is the target's own token of its parent's row. Any
+    tree."""
     REJECTION = "rejection"
     """Leviathan et al. 2023, algorithm 1; in a tree, siblings one after the other in draw order."""
     BLOCK = "block"
@@ -49,7 +50,7 @@ class TargetRows:
 class Verdict:
     """The result for one request: the accepted path and the one token that the target adds.
 
-    path        rows of the accepted nodes (1-based within the request, see DraftBatch), from the root downwards
+    path        rows of the accepted nodes (1-based within the request, see DraftBatch), from the root down
     tokens      ids of the accepted nodes, same length as `path`
     next_token  the correction after a rejection, or the bonus token after full acceptance
     """
