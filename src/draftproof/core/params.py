@@ -140,7 +140,7 @@ class SamplingParams:
 
     def _check_collections(self) -> None:
         for name in ("bad_token_ids", "stop_token_ids", "allowed_token_ids"):
-            if getattr(self, name) is not None:
+            if name != "allowed_token_ids" or self.allowed_token_ids is not None:
                 self._store(name, frozenset(_token_ids(name, getattr(self, name))))
         name, expected = "bad_token_sequences", "a list of lists of at least one token id"
         given = _collection(name, self.bad_token_sequences, expected)
