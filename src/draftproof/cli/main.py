@@ -39,7 +39,9 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, "--version", message="draftproof %(version)s")
 def cli() -> None:
     """Run speculative decoding, prove that it changed nothing, and measure whether it pays.

@@ -18,6 +18,7 @@ from draftproof.cli import output
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
+    from draftproof.engine.config import EngineConfig, OnUnfit
     from draftproof.engine.engine import Engine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,7 +97,7 @@ def model_options(command: Command) -> Command:
 
 
 def load_engine(
-    model: str, flags: ModelOptions, on_unfit: str = "refuse", max_num_seqs: int | None = None
+    model: str, flags: ModelOptions, on_unfit: OnUnfit = "refuse", max_num_seqs: int | None = None
 ) -> Engine:
     """Loads a model by directory, GGUF file, hub id or catalogue name.
 
@@ -105,32 +106,40 @@ def load_engine(
     """
     if flags.weights != "native":
         raise DraftproofError(
-            "DP704", "--weights", flags.weights, "native", "Leave --weights out: this version cannot quantise."
+            "DP704",
+            "--weights",
+            flags.weights,
+            "native",
+            "Leave --weights out: this version cannot quantise.",
         )
     if flags.device != "cpu":
         raise DraftproofError(
-            "DP703", "--device", flags.device, "cpu", "Leave --device out: this version runs on the processor."
+            "DP703",
+            "--device",
+            flags.device,
+            "cpu",
+            "Leave --device out: this version runs on the processor.",
         )
-    engine_class = _engine_class()
-    more: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
+    engine_class, config_class = _engine_classes()
+    limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
+    config = config_class(cache_bytes=flags.memory, on_unfit=on_unfit, **limits)
     return engine_class.load(
         model,
         dtype=flags.dtype,
         kernels=flags.kernels,
         threads=flags.threads,
-        memory=flags.memory,
         device=flags.device,
-        on_unfit=on_unfit,
-        **more,
+        config=config,
     )
 
 
-def _engine_class() -> type[Engine]:
+def _engine_classes() -> tuple[type[Engine], type[EngineConfig]]:
     try:
+        from draftproof.engine.config import EngineConfig
         from draftproof.engine.engine import Engine
     except ModuleNotFoundError as error:
         raise missing_extra(error, "engine") from error
-    return Engine
+    return Engine, EngineConfig
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
@@ -152,7 +161,11 @@ def read_text(path: Path, field: str) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise DraftproofError(
-            "DP002", field, f"{path}: {error.strerror or error}", "a readable file", "Name a file that exists."
+            "DP002",
+            field,
+            f"{path}: {error.strerror or error}",
+            "a readable file",
+            "Name a file that exists.",
         ) from error
     return decode(data, field, str(path))
 
@@ -179,7 +192,11 @@ def decode(data: bytes, field: str, source: str) -> str:
 def announce_engine(description: dict[str, Any]) -> None:
     """Two lines on standard error: what runs, and whether the promise of equal bits holds here."""
     kernels = f"{description['kernels']} kernels"
-    output.note(f"{description['model']} · {description['dtype']} · {kernels} ({description['kernels_reason']})")
+    output.note(
+        f"{description['model']} · {description['dtype']} · {kernels} ({description['kernels_reason']})"
+    )
     exactness = description["exactness"]
-    promise = "equal to plain decoding to the last bit" if exactness["promise"] else "NOT promised to be equal"
+    promise = (
+        "equal to plain decoding to the last bit" if exactness["promise"] else "NOT promised to be equal"
+    )
     output.note(f"self-test: output with speculation is {promise} ({exactness['reason']})")

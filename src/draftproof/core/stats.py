@@ -56,7 +56,9 @@ def paired_ratio(
         return RatioEstimate(math.exp(mean), None, None, num_pairs, confidence)
     standard_error = float(logs.std(ddof=1)) / math.sqrt(num_pairs)
     margin = t_quantile(0.5 + confidence / 2, num_pairs - 1) * standard_error
-    return RatioEstimate(math.exp(mean), math.exp(mean - margin), math.exp(mean + margin), num_pairs, confidence)
+    return RatioEstimate(
+        math.exp(mean), math.exp(mean - margin), math.exp(mean + margin), num_pairs, confidence
+    )
 
 
 def geometric_mean(values: Sequence[float]) -> float:
