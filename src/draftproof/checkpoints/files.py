@@ -1,0 +1,149 @@
+"""What kind of checkpoint a path is, and bounded access to the small files in it.
+
+Called by `models.loading` and `models.tokenizer`. Knows formats by their content and file names, no tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from draftproof.core.errors import DraftproofError
+
+CONFIG_MAX_BYTES = 8 << 20
+INDEX_MAX_BYTES = 64 << 20
+TOKENIZER_MAX_BYTES = 256 << 20
+
+_PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+_GGUF_MAGIC = b"GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """A checkpoint on disk: a safetensors directory or one GGUF file (`path` is what the user named)."""
+
+    path: Path
+    format: Literal["safetensors", "gguf"]
+
+
+def detect(path: Path) -> CheckpointFiles:
+    """Says which format lies at `path`.
+
+    Raises DP401 if there is nothing that could be a checkpoint, DP407 for pickled weights.
+    """
+    if path.is_dir():
+        return CheckpointFiles(path, _detect_directory(path))
+    if not path.exists():
+        raise DraftproofError(
+            "DP401",
+            "MODEL",
+            path,
+            "a directory with safetensors weights or a GGUF file",
+            "Check the path; `draftproof models list` shows the models that can be had by name.",
+        )
+    _require_regular(path, path)
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == _GGUF_MAGIC:
+        return CheckpointFiles(path, "gguf")
+    if path.suffix in _PICKLED_SUFFIXES or magic[:2] in (b"PK", b"\x80\x02", b"\x80\x04"):
+        raise _pickled(path)
+    if path.suffix == ".gguf":
+        raise broken(path, f"first bytes {magic!r}", "the magic bytes GGUF")
+    raise DraftproofError(
+        "DP401",
+        "MODEL",
+        path,
+        "a directory with safetensors weights or a GGUF file",
+        "For safetensors name the directory that holds config.json, not the file.",
+    )
+
+
+def _detect_directory(path: Path) -> Literal["safetensors"]:
+    names = sorted(entry.name for entry in path.iterdir())
+    if any(name.endswith(".safetensors") for name in names):
+        return "safetensors"
+    if any(name.endswith(_PICKLED_SUFFIXES) for name in names):
+        raise _pickled(path / next(name for name in names if name.endswith(_PICKLED_SUFFIXES)))
+    gguf = [name for name in names if name.endswith(".gguf")]
+    raise DraftproofError(
+        "DP401",
+        "MODEL",
+        f"{path} without *.safetensors",
+        "a directory with safetensors weights or a GGUF file",
+        f"Name the GGUF file itself: {path / gguf[0]}" if gguf else "Check that the download is complete.",
+    )
+
+
+def _pickled(path: Path) -> DraftproofError:
+    return DraftproofError(
+        "DP407",
+        "MODEL",
+        path,
+        "safetensors or GGUF weights",
+        "Pickled files can run code when they are read. Convert the weights to safetensors.",
+    )
+
+
+def broken(path: Path, found: object, expected: str) -> DraftproofError:
+    """The error for a file whose content contradicts its format."""
+    remedy = "Get the file again and compare its size and SHA-256 with the source."
+    return DraftproofError("DP402", str(path), found, expected, remedy)
+
+
+def member(directory: Path, name: str) -> Path | None:
+    """The file `name` of a checkpoint directory, or None if it is not there.
+
+    `name` may come from the checkpoint itself: it must be a plain file name, and a link may lead only to a
+    place within the directory or to the `blobs` folder that a hub cache keeps beside its snapshots. Raises
+    DP402.
+    """
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise broken(directory, f"a file name {name!r}", "a plain file name without a path")
+    path = directory / name
+    if not path.exists():
+        return None
+    target = path.resolve()
+    root = directory.resolve()
+    allowed = [root]
+    if root.parent.name == "snapshots":
+        allowed.append(root.parent.parent / "blobs")
+    if not any(target.is_relative_to(place) for place in allowed):
+        raise broken(path, f"a link to {target}", f"a file within {root}")
+    _require_regular(path, target)
+    return path
+
+
+def _require_regular(path: Path, target: Path) -> None:
+    if not stat.S_ISREG(target.stat().st_mode):
+        raise broken(path, "a directory or device", "a regular file")
+
+
+def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
+    """The JSON object in `path`. Raises DP402 if it is too long, not UTF-8, not JSON or not an object."""
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise broken(path, f"more than {max_bytes} bytes", "a shorter JSON file")
+    return parse_json(path, content)
+
+
+def parse_json(path: Path, content: bytes) -> dict[str, Any]:
+    """As `read_json`, of bytes that came from `path`."""
+    try:
+        document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise broken(path, f"not JSON ({error})"[:200], "a JSON object") from error
+    if not isinstance(document, dict):
+        raise broken(path, f"a JSON {type(document).__name__}", "a JSON object")
+    return document
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key appears twice")
+    return document
