@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from draftproof.core.errors import DraftproofError
@@ -22,7 +22,7 @@ class EngineConfig:
     cache_bytes        bytes for keys and values; None: enough for `max_num_seqs` requests at
                        `max_model_len`, but no more than a quarter of the machine's memory
     speculation        what requests get that do not name their own
-    on_unfit           what happens when a request's method cannot work: an error, or plain decoding (and said)
+    on_unfit           when a request's method cannot work: an error, or plain decoding, which is said
     max_pools          distinct speculation configurations whose state (suffix pools) is kept
     """
 
@@ -31,7 +31,7 @@ class EngineConfig:
     max_num_rows: int = 512
     prefill_chunk: int = 256
     cache_bytes: int | None = None
-    speculation: SpeculationIntent = NoSpeculation()
+    speculation: SpeculationIntent = field(default_factory=NoSpeculation)
     on_unfit: OnUnfit = "refuse"
     max_pools: int = 32
 
@@ -50,5 +50,9 @@ class EngineConfig:
     def _in_range(name: str, value: object, low: int, high: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise DraftproofError(
-                "DP001", name, repr(value), f"an integer from {low} to {high}", f"Set {name} within that range."
+                "DP001",
+                name,
+                repr(value),
+                f"an integer from {low} to {high}",
+                f"Set {name} within that range.",
             )

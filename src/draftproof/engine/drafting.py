@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from draftproof.core.intent import SpeculationIntent
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
-from draftproof.verify.types import Verdict
+from draftproof.verify.types import NoiseKey, Verdict
 
 logger = logging.getLogger("draftproof.engine")
 
@@ -52,6 +52,10 @@ class Drafting:
         request = self._requests.get(req_id)
         return request.view if request is not None and request.failure is None else None
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._requests)
+
     def failure(self, req_id: str) -> str | None:
         request = self._requests.get(req_id)
         return request.failure if request is not None else None
@@ -72,14 +76,16 @@ class Drafting:
             return DraftBatch.chains([()] * len(req_ids))
         if len(entries) == 1 and entries[0] is not None:
             return entries[0]
-        return DraftBatch.concat([entry if entry is not None else DraftBatch.chains([()]) for entry in entries])
+        return DraftBatch.concat(
+            [entry if entry is not None else DraftBatch.chains([()]) for entry in entries]
+        )
 
-    def commit(self, req_ids: Sequence[str], verdicts: Sequence[Verdict]) -> None:
-        """After emission. `verdicts` are cut to what was emitted."""
-        for req_id, verdict in zip(req_ids, verdicts, strict=True):
-            request = self._requests.get(req_id)
-            if request is not None and request.failure is None:
-                self._guarded(request, lambda r=request, v=verdict: r.proposer.commit([r.view], [v]))  # type: ignore[misc]
+    def commit(self, req_id: str, verdict: Verdict, noise: NoiseKey) -> None:
+        """After the verdict's tokens were emitted. `noise` names the next round's noise."""
+        request = self._requests.get(req_id)
+        if request is not None and request.failure is None:
+            request.view.noise = noise
+            self._guarded(request, lambda: request.proposer.commit([request.view], [verdict]))
 
     def end(self, req_id: str) -> None:
         """Always called once per request that began, also after a failure; frees its state."""

@@ -7,8 +7,10 @@ decoding is the same loop with empty drafts.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,22 +22,28 @@ from draftproof.core.cost import RoundCost
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
 from draftproof.core.params import SamplingParams
+from draftproof.engine.accounting import RoundTimes, round_cost, share_cost
+from draftproof.engine.admission import check_request, fit, rule_for
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
-from draftproof.engine.request import Request, RequestOutput, StreamEvent
+from draftproof.engine.request import Request, RequestOutput, RoundDraft, StreamEvent
 from draftproof.engine.runner import run_pass
-from draftproof.engine.scheduler import Scheduled, Scheduler
+from draftproof.engine.scheduler import Scheduler
 from draftproof.engine.selftest import SelfTest, check_bits
 from draftproof.engine.sequence import Sequence as RunningSequence
 from draftproof.kv.cache import BLOCK_SIZE, BlockPool, KVCache
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.registry import create_proposer
+from draftproof.verify.types import Rule
 
 if TYPE_CHECKING:
     from draftproof.models.loading import LoadedModel
 
 logger = logging.getLogger("draftproof.engine")
+
+MAX_ROUND_COSTS = 100_000
+"""Rounds whose cost an engine keeps until someone takes them."""
 
 CreateProposer = Callable[[SpeculationIntent], Proposer]
 
@@ -57,7 +65,7 @@ class Engine:
         self._scheduler = Scheduler(config, self._pool, self.max_len)
         self._drafting = Drafting(create_proposer, model.config.vocab_size, config.max_pools)
         self._ids = count()
-        self._round_costs: list[RoundCost] = []
+        self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
         self.selftest: SelfTest = check_bits(model)
         if not self.selftest.promise:
             logger.warning("bit-identity is not promised: %s", self.selftest.reason)
@@ -94,7 +102,9 @@ class Engine:
     ) -> Request:
         """A request from text (encoded as it is; render a chat with `render_chat` first) or from token ids."""
         prompt_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        prediction_ids = self.tokenizer.encode(prediction) if isinstance(prediction, str) else list(prediction)
+        prediction_ids = (
+            self.tokenizer.encode(prediction) if isinstance(prediction, str) else list(prediction)
+        )
         return Request(
             req_id=req_id if req_id is not None else f"req-{next(self._ids)}",
             prompt_token_ids=tuple(prompt_ids),
@@ -110,9 +120,9 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
-        self._check(request)
+        check_request(request, self.loaded.model.config.vocab_size, self.max_len)
         seed = request.params.seed if request.params.seed is not None else secrets.randbits(63)
-        intent, reason = self._fit(request)
+        intent, reason = fit(request, self.config.on_unfit)
         sequence = RunningSequence(
             request=request,
             seed=seed,
@@ -122,6 +132,7 @@ class Engine:
             eos_token_ids=frozenset(self.loaded.model.config.eos_token_ids),
         )
         sequence.decision_reason = reason
+        sequence.rule = Rule.MATCH if request.params.is_greedy else rule_for(intent)
         self._scheduler.add(sequence)
         if not isinstance(intent, NoSpeculation):
             view = SequenceView(
@@ -152,24 +163,161 @@ class Engine:
 
     def step(self) -> list[StreamEvent]:
         """One round over everything that is scheduled; returns what the requests emitted."""
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         scheduled = self._scheduler.schedule()
-        if not scheduled:
-            return []
         sampling = [item for item in scheduled if item.samples]
         sequences = [item.sequence for item in sampling]
-        req_ids = [sequence.request.req_id for sequence in sequences]
+        if not scheduled:
+            return []
 
-        draft_started = time.perf_counter()
-        draft = self._drafting.propose(req_ids, [item.budget for item in sampling])
-        verify_started = time.perf_counter()
+        draft_s = time.perf_counter()
+        draft = self._drafting.propose(
+            [sequence.request.req_id for sequence in sequences], [item.budget for item in sampling]
+        )
+        verify_s = time.perf_counter()
         result = run_pass(self.loaded.model, self._cache, scheduled, draft)
         judgements = judge(result, sequences, draft)
-        verify_ended = time.perf_counter()
+        judged_s = time.perf_counter()
 
         for item in scheduled:
             item.sequence.num_computed += item.num_rows
-        events = [self._commit(sequence, judged) for sequence, judged in zip(sequences, judgements, strict=True)]
-        cost = self._cost(scheduled, judgements, draft_started, verify_started, verify_ended, started)
+        events = [
+            self._commit(sequence, judged) for sequence, judged in zip(sequences, judgements, strict=True)
+        ]
+        cost = round_cost(scheduled, judgements, events, RoundTimes(start_s, draft_s, verify_s, judged_s))
+        share_cost(cost, scheduled, judgements)
         self._round_costs.append(cost)
         return events
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
+        """Runs `requests` beside whatever else runs; yields their events until all have ended.
+
+        A caller that stops listening early aborts what is left.
+        """
+        left = set()
+        try:
+            for request in requests:
+                self.add_request(request)
+                left.add(request.req_id)
+            while left:
+                for event in self.step():
+                    if event.req_id in left:
+                        if event.finished is not None:
+                            left.discard(event.req_id)
+                        yield event
+        finally:
+            for req_id in left:
+                self.abort(req_id)
+
+    def generate(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        params: SamplingParams | None = None,
+        *,
+        intent: SpeculationIntent | None = None,
+        predictions: Sequence[str | Sequence[int]] | None = None,
+    ) -> list[RequestOutput]:
+        """Answers to `prompts`, in order. Requests run together, up to `max_num_seqs` at a time."""
+        expected = predictions if predictions is not None else [()] * len(prompts)
+        requests = [
+            self.make_request(prompt, params, intent=intent, prediction=prediction)
+            for prompt, prediction in zip(prompts, expected, strict=True)
+        ]
+        outputs = {
+            event.req_id: event.finished for event in self.stream(requests) if event.finished is not None
+        }
+        return [outputs[request.req_id] for request in requests]
+
+    def take_round_costs(self) -> list[RoundCost]:
+        """What the rounds since the last call cost; bounded by `MAX_ROUND_COSTS`, the oldest are dropped."""
+        costs = list(self._round_costs)
+        self._round_costs.clear()
+        return costs
+
+    def describe(self) -> dict[str, Any]:
+        """What runs here, for `--json`, reports and the server's health page."""
+        model = self.loaded.model
+        return {
+            "model": str(self.loaded.source),
+            "architecture": model.config.architecture,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "kernels": model.kernels,
+            "kernels_reason": self.loaded.kernels_reason,
+            "threads": torch.get_num_threads(),
+            "context_length": self.max_len,
+            "max_num_seqs": self.config.max_num_seqs,
+            "kv_token_capacity": self._pool.num_blocks * BLOCK_SIZE,
+            "exactness": {"promise": self.selftest.promise, "reason": self.selftest.reason},
+        }
+
+    def check_idle(self) -> None:
+        """Asserts that a drained engine holds nothing: all blocks free, nobody drafting."""
+        assert not self.has_work
+        assert self._pool.num_free == self._pool.num_blocks, "cache blocks leaked"
+        assert self._drafting.num_requests == 0, "drafting state leaked"
+
+    # ---- parts of a round ------------------------------------------------------------------------------
+
+    def _commit(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
+        """Emits what the verdict offers, up to the stop rule, and lets cache and proposer follow."""
+        sequence.num_computed += len(judged.verdict.path)
+        emitted = sequence.commit(judged.run, judged.num_proposed, judged.logprobs) if judged.run else []
+        if judged.error is not None and sequence.finish_reason is None:
+            sequence.fail(judged.error)
+        draft = judged.shown(emitted)
+        if sequence.finish_reason is not None:
+            return self._end(sequence, emitted, draft)
+        path = judged.verdict.path
+        if path != tuple(range(1, len(path) + 1)):
+            context_len = sequence.num_computed - 1 - len(path)
+            self._cache.compact(sequence.block_ids, context_len, path)
+        self._drafting.commit(sequence.request.req_id, judged.verdict, sequence.noise_key)
+        self._note_failure(sequence)
+        return StreamEvent(
+            req_id=sequence.request.req_id, text=sequence.take_text(), token_ids=tuple(emitted), draft=draft
+        )
+
+    def _end(
+        self, sequence: RunningSequence, emitted: Sequence[int] = (), draft: RoundDraft | None = None
+    ) -> StreamEvent:
+        req_id = sequence.request.req_id
+        self._note_failure(sequence)
+        self._drafting.end(req_id)
+        self._scheduler.finish(sequence)
+        return StreamEvent(
+            req_id=req_id,
+            text=sequence.take_text(),
+            token_ids=tuple(emitted),
+            draft=draft,
+            finished=sequence.output(),
+        )
+
+    def _note_failure(self, sequence: RunningSequence) -> None:
+        failure = self._drafting.failure(sequence.request.req_id)
+        if failure is not None:
+            sequence.decision_reason = f"decodes plainly: {failure}"
+
+    def _num_blocks(self) -> int:
+        model = self.loaded.model
+        config = model.config
+        block_bytes = KVCache.block_bytes(
+            config.num_layers, config.num_kv_heads, config.head_dim, model.dtype
+        )
+        most = self.config.max_num_seqs * BlockPool.blocks_for(self.max_len)
+        if self.config.cache_bytes is None:
+            return max(1, min(most, total_memory_bytes() // 4 // block_bytes))
+        num_blocks = self.config.cache_bytes // block_bytes
+        if num_blocks < 1:
+            raise DraftproofError(
+                "DP701",
+                "memory",
+                f"{self.config.cache_bytes} bytes",
+                f"at least {block_bytes} bytes, which hold {BLOCK_SIZE} tokens of this model",
+                "Give the engine more memory (--memory).",
+            )
+        return min(most, num_blocks)
+
+
+def total_memory_bytes() -> int:
+    """Physical memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -40,8 +40,12 @@ def check_bits(model: Model) -> SelfTest:
     }
     differing = [name for name, logits in variants.items() if not torch.equal(logits, single)]
     if differing:
-        return SelfTest(False, f"on this machine logits differ in their bits between single rows and {differing}")
-    return SelfTest(True, f"logits equal to the last bit over {len(variants) + 1} groupings of {NUM_TOKENS} rows")
+        return SelfTest(
+            False, f"on this machine logits differ in their bits between single rows and {differing}"
+        )
+    return SelfTest(
+        True, f"logits equal to the last bit over {len(variants) + 1} groupings of {NUM_TOKENS} rows"
+    )
 
 
 def _feed(
@@ -58,7 +62,9 @@ def _feed(
             segments.append(Segment([1], 0, num_rows, len(neighbour)))
             token_ids = token_ids + neighbour
             positions = positions + list(range(len(neighbour)))
-        batch = ForwardBatch(torch.tensor(token_ids), torch.tensor(positions), segments, torch.arange(num_rows))
+        batch = ForwardBatch(
+            torch.tensor(token_ids), torch.tensor(positions), segments, torch.arange(num_rows)
+        )
         logits.append(model.forward(batch, cache))
         start += num_rows
     return torch.cat(logits)

@@ -16,7 +16,7 @@ from draftproof.engine.detokenizer import Detokenizer
 from draftproof.engine.request import FinishReason, Request, RequestOutput
 from draftproof.ops.logprobs import TokenLogprobs
 from draftproof.ops.sampling import SamplingState
-from draftproof.verify.types import NoiseKey
+from draftproof.verify.types import NoiseKey, Rule
 
 
 class Sequence:
@@ -27,6 +27,7 @@ class Sequence:
     block_ids       the sequence's cache blocks, in order
     depth           most tokens a draft of this request may hold
     max_total       tokens at which it ends with "length": prompt and output, by max_tokens and by the context
+    rule            how its drafts are judged, set by the engine
     sampling        what its rows of logits go through, with the history they need
     started_s       when the first pass with its rows began (`time.perf_counter()`), set by the engine
     """
@@ -54,6 +55,7 @@ class Sequence:
         self.num_computed = 0
         self.block_ids: list[int] = []
         self.stats = SpeculationStats()
+        self.rule = Rule.MATCH
         self.decision_reason: str | None = None
         self.finish_reason: FinishReason | None = None
         self.stop_reason: str | int | None = None
@@ -118,7 +120,9 @@ class Sequence:
             assert len(logprobs) == len(run)
             self._logprobs.extend(logprobs[: len(emitted)])
         self.sampling.commit(emitted)
-        self.stats.add_round(num_proposed, min(len(run) - 1, len(emitted)), len(emitted))
+        # The first token comes out of the prompt's pass, which is no round of decoding.
+        if num_proposed or self.num_output > len(emitted):
+            self.stats.add_round(num_proposed, min(len(run) - 1, len(emitted)), len(emitted))
         return emitted
 
     def abort(self) -> None:
