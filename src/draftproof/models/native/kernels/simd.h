@@ -1,0 +1,159 @@
+// Vectors, fused multiply-add, exp, and the two storage types.
+//
+// Two vector types: `vec8`, eight floats on every machine, in which all reductions are defined, so that their
+// order (and with it every bit) does not depend on the processor; and `vecw`, as wide as the machine likes, for
+// work in which the lanes never meet (matrix products, elementwise functions).
+// Compiled with -ffp-contract=off: a product and a sum are fused where, and only where, `fma` is written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#ifndef DP_WIDE
+#if defined(__AVX512F__)
+#define DP_WIDE 16
+#elif defined(__aarch64__)
+#define DP_WIDE 4
+#else
+#define DP_WIDE 8
+#endif
+#endif
+
+namespace dp {
+
+constexpr int LANES = 8;
+constexpr int WIDE = DP_WIDE;
+
+typedef float vec8 __attribute__((vector_size(32)));
+typedef int32_t int8v __attribute__((vector_size(32)));
+typedef float vec4 __attribute__((vector_size(16)));
+typedef uint16_t half8 __attribute__((vector_size(16)));
+typedef float vecw __attribute__((vector_size(4 * DP_WIDE)));
+typedef int32_t intw __attribute__((vector_size(4 * DP_WIDE)));
+
+template <class V> struct IntOf;
+template <> struct IntOf<vec8> { typedef int8v type; };
+#if DP_WIDE != 8
+template <> struct IntOf<vecw> { typedef intw type; };
+#endif
+
+template <class V> inline V load(const void* from) {
+    V value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
+
+template <class V> inline V splat(float value) { return V{} + value; }
+
+// a * b + c with one rounding. Every machine must give the same bits here, so the last branch never splits it.
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+template <class V> inline V fma(V a, V b, V c) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == 64) return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#endif
+#if defined(__FMA__)
+    if constexpr (sizeof(V) == 32) return (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#endif
+#if defined(__aarch64__)
+    if constexpr (sizeof(V) == 16) return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#endif
+    V out;
+    for (size_t lane = 0; lane < sizeof(V) / 4; ++lane) out[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+    return out;
+}
+
+// Sum of eight lanes, in the one order used everywhere: ((0+4)+(2+6)) + ((1+5)+(3+7)).
+inline float sum_lanes(vec8 v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+
+inline vec4 low_plus_high(vec8 v) {
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+}
+
+// sum_lanes of four vectors at once: the same additions, the same bits.
+inline vec4 sum_lanes4(vec8 a, vec8 b, vec8 c, vec8 d) {
+    const vec4 s0 = low_plus_high(a), s1 = low_plus_high(b), s2 = low_plus_high(c), s3 = low_plus_high(d);
+    const vec4 t = __builtin_shufflevector(s0, s1, 0, 4, 1, 5) + __builtin_shufflevector(s0, s1, 2, 6, 3, 7);
+    const vec4 u = __builtin_shufflevector(s2, s3, 0, 4, 1, 5) + __builtin_shufflevector(s2, s3, 2, 6, 3, 7);
+    return __builtin_shufflevector(t, u, 0, 1, 4, 5) + __builtin_shufflevector(t, u, 2, 3, 6, 7);
+}
+
+inline float max_lanes(vec8 v) {
+    const vec4 a = __builtin_shufflevector(v, v, 0, 1, 2, 3), b = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+    const vec4 m = a > b ? a : b;
+    const float x = m[0] > m[1] ? m[0] : m[1], y = m[2] > m[3] ? m[2] : m[3];
+    return x > y ? x : y;
+}
+
+// exp(x) to about 1 ulp for |x| < 87; x is clamped to ±87. A NaN stays one. Range reduction by ln 2 in two parts,
+// then a polynomial of degree 6 in Horner form; the scalar form in reference.h spells out the same steps.
+constexpr float EXP_LIMIT = 87.0f, LOG2_E = 1.44269504f, LN2_HIGH = 0.693359375f, LN2_LOW = -2.12194440e-4f;
+constexpr float ROUNDER = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+constexpr float EXP_TERMS[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                               4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+
+template <class V> inline V exp_of(V x) {
+    typedef typename IntOf<V>::type I;
+    x = x < splat<V>(-EXP_LIMIT) ? splat<V>(-EXP_LIMIT) : x;
+    x = x > splat<V>(EXP_LIMIT) ? splat<V>(EXP_LIMIT) : x;
+    const V shifted = fma(x, splat<V>(LOG2_E), splat<V>(ROUNDER));
+    const V whole = shifted - splat<V>(ROUNDER);
+    V rest = fma(whole, splat<V>(-LN2_HIGH), x);
+    rest = fma(whole, splat<V>(-LN2_LOW), rest);
+    V poly = splat<V>(EXP_TERMS[0]);
+    for (int term = 1; term < 6; ++term) poly = fma(poly, rest, splat<V>(EXP_TERMS[term]));
+    const V value = fma(poly, rest * rest, rest) + splat<V>(1.0f);
+    return value * (V)(((I)shifted << 23) + (I)(splat<V>(1.0f)));  // the low bits of `shifted` hold the exponent
+}
+
+// A weight or a cache entry: float, or bfloat16 as its 16 bits.
+struct bf16 { uint16_t bits; };
+
+inline float to_float(float value) { return value; }
+inline float to_float(bf16 value) {
+    const uint32_t bits = uint32_t(value.bits) << 16;
+    return load<float>(&bits);
+}
+
+// IEEE half precision, read only while weights are packed.
+struct f16 { uint16_t bits; };
+
+inline float to_float(f16 value) {
+    const uint32_t sign = uint32_t(value.bits & 0x8000u) << 16, rest = value.bits & 0x7fffu;
+    if (rest >= 0x7c00u) {
+        const uint32_t bits = sign | 0x7f800000u | (rest & 0x3ffu) << 13;  // infinity or NaN
+        return load<float>(&bits);
+    }
+    const uint32_t shifted = rest << 13;  // the exponent is still biased by 15: 2^112 mends that, subnormals too
+    const float magnitude = load<float>(&shifted) * 0x1p112f;
+    return sign ? -magnitude : magnitude;
+}
+
+template <class T> T from_float(float value);
+template <> inline float from_float<float>(float value) { return value; }
+template <> inline bf16 from_float<bf16>(float value) {  // to nearest, ties to even; a NaN stays one
+    const uint32_t bits = load<uint32_t>(&value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{uint16_t((bits >> 16) | 0x40u)};
+    return bf16{uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+inline vec8 load8(const float* from) { return load<vec8>(from); }
+inline vec8 load8(const bf16* from) {
+#if defined(__AVX2__)
+    return (vec8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(from)), 16);
+#else
+    return (vec8)(__builtin_convertvector(load<half8>(from), int8v) << 16);
+#endif
+}
+
+}  // namespace dp

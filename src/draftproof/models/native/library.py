@@ -1,0 +1,130 @@
+"""The compiled kernels as ctypes sees them: structures, signatures, errors. Used by this package alone."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from draftproof.core.errors import DraftproofError
+from draftproof.models.native.build import build, find_compiler
+
+SOURCE_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Element types that packing reads; mirrors SourceType in draftproof.cpp."""
+
+
+class ShapeStruct(ctypes.Structure):
+    """Mirrors dp::Shape in model.h."""
+
+    _fields_ = [
+        *((name, c_int32) for name in ("vocab_size", "hidden_size", "intermediate_size", "num_layers")),
+        *((name, c_int32) for name in ("num_heads", "num_kv_heads", "head_dim", "tie_embeddings")),
+        *((name, c_int32) for name in ("qkv_bias", "o_bias", "mlp_bias", "num_threads")),
+        ("rms_norm_eps", c_float),
+    ]
+
+
+class BatchStruct(ctypes.Structure):
+    """Mirrors dp::Batch in batch.h: addresses of arrays of int64 (`is_tree`: bytes), then their lengths."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("token_ids", "positions", "logit_rows")),
+        *((name, c_void_p) for name in ("context_lens", "first_rows", "row_counts", "block_offsets")),
+        *((name, c_void_p) for name in ("block_ids", "parent_rows", "is_tree", "cos", "sin")),
+        *((name, c_int64) for name in ("num_rows", "num_logit_rows", "num_segments", "num_positions")),
+    ]
+
+
+_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "dp_description": (c_char_p, []),
+    "dp_panel_channels": (c_int32, []),
+    "dp_model_new": (c_char_p, [POINTER(ShapeStruct), c_int32, POINTER(c_void_p)]),
+    "dp_model_free": (None, [c_void_p]),
+    "dp_model_load": (c_char_p, [c_void_p, c_int32, c_int32, c_void_p, c_int32]),
+    "dp_model_forward": (c_char_p, [c_void_p, POINTER(BatchStruct), c_void_p, c_int64, c_void_p, c_int32]),
+    "dp_model_linears_only": (c_char_p, [c_void_p, c_int32]),
+    "dp_linear_new": (
+        c_char_p,
+        [c_int32, c_int32, c_void_p, c_int32, c_int32, c_void_p, c_int32, POINTER(c_void_p)],
+    ),
+    "dp_linear_free": (None, [c_void_p]),
+    "dp_linear_apply": (c_char_p, [c_void_p, c_void_p, c_int32, c_void_p, c_int32]),
+    "dp_argmax_rows": (None, [c_void_p, c_int64, c_int64, c_void_p]),
+    "dp_read_memory": (c_int64, [c_void_p, c_int64, c_int32]),
+}
+
+
+class Status(NamedTuple):
+    """Whether the native kernels can be used here, why (not), and what they were built with."""
+
+    available: bool
+    reason: str
+    details: str
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded kernels, compiled first if need be. Raises DraftproofError DP702."""
+    path = build()
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DraftproofError(
+            "DP702",
+            "kernels",
+            f"{path} cannot be loaded: {error}",
+            "a library for this machine",
+            "Set DRAFTPROOF_HOME to a directory whose file system allows execution, or use --kernels python.",
+        ) from error
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    if not loaded.dp_description():
+        raise DraftproofError(
+            "DP702",
+            "kernels",
+            "a processor without fused multiply-add",
+            "AVX2 with FMA, AVX-512 or 64-bit ARM",
+            "Use --kernels python.",
+        )
+    return loaded
+
+
+def status() -> Status:
+    """What `draftproof version` prints. Compiles the kernels if that has not been done yet."""
+    try:
+        loaded = library()
+        compiler = find_compiler()
+    except DraftproofError as error:
+        return Status(False, f"{error.found}; {error.remedy}", "")
+    vectors = loaded.dp_description().decode()
+    return Status(True, f"built for {vectors}", f"{compiler.path}: {compiler.version.splitlines()[0]}")
+
+
+def check(error: bytes | None) -> None:
+    """Raises ValueError with the library's words, where it has any: the caller broke the interface."""
+    if error is not None:
+        raise ValueError(error.decode())
+
+
+def address(tensor: Tensor) -> int:
+    """Address of a contiguous CPU tensor's elements."""
+    assert tensor.device.type == "cpu"
+    assert tensor.is_contiguous()
+    return tensor.data_ptr()
+
+
+def argmax_rows(logits: Tensor) -> Tensor:
+    """The lowest index of each row's largest value, without waking PyTorch's threads. A NaN never wins.
+
+    logits float32 [num_rows, vocab], contiguous; returns int64 [num_rows].
+    """
+    assert logits.dim() == 2
+    assert logits.dtype == torch.float32
+    out = torch.empty(logits.shape[0], dtype=torch.int64)
+    library().dp_argmax_rows(address(logits), logits.shape[0], logits.shape[1], address(out))
+    return out
