@@ -1,0 +1,58 @@
+"""Several proposers in order: each request gets the draft of the first one that has any.
+
+Made by the registry, which hands it its parts; driven by the engine like any other proposer. It knows nothing of
+what its parts are. Users: `docs/proposers/cascade.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from draftproof.ops.draft_batch import DraftBatch
+from draftproof.proposers.base import Proposer, ProposerNeeds, SequenceView
+from draftproof.verify.types import Verdict
+
+
+class CascadeProposer:
+    """The first draft wins; every part sees every commit, so that those behind stay ready."""
+
+    def __init__(self, parts: Sequence[Proposer], name: str = "cascade") -> None:
+        assert parts, "a cascade of nothing"
+        self.name = name
+        self._parts = tuple(parts)
+        self.needs = ProposerNeeds(
+            hidden_layers=tuple(sorted({layer for part in parts for layer in part.needs.hidden_layers})),
+            token_embeddings=any(part.needs.token_embeddings for part in parts),
+        )
+
+    def begin(self, sequence: SequenceView) -> None:
+        for part in self._parts:
+            part.begin(sequence)
+
+    def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
+        for part in self._parts:
+            part.observe(sequence, hidden)
+
+    def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+        drafts: list[DraftBatch] = [DraftBatch.chains([()])] * len(sequences)
+        waiting = list(range(len(sequences)))
+        for part in self._parts:
+            if not waiting:
+                break
+            batch = part.propose([sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting])
+            sizes = batch.node_offsets.diff().tolist()
+            for entry, idx in enumerate(waiting):
+                if sizes[entry]:
+                    drafts[idx] = batch.request(entry)
+            waiting = [idx for entry, idx in enumerate(waiting) if not sizes[entry]]
+        return DraftBatch.concat(drafts)
+
+    def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
+        for part in self._parts:
+            part.commit(sequences, verdicts)
+
+    def end(self, sequence: SequenceView) -> None:
+        for part in self._parts:
+            part.end(sequence)

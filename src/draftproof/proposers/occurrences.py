@@ -1,0 +1,91 @@
+"""Where the newest tokens of a text stood before: an index that grows by the token.
+
+The n-gram and suffix proposers keep one per text. For every size n it maps each n-gram to the positions that
+followed it, newest first, as the hash chains of LZ77 compressors do (Deutsch, RFC 1951, section 4): one dictionary
+entry per size and token, never a scan of the text. A *position* is the index of the token that follows an
+occurrence. This module knows texts of token ids and nothing of requests, drafts or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+class Occurrences:
+    """Index over one growing text, which the caller owns and passes in; text once indexed must not change.
+
+    `sizes` are the n-gram sizes that can be looked up. `forget` drops the oldest positions, so that a text which
+    is cut at its front (a bounded pool) needs no rebuilding; positions count from the very first token ever seen.
+    """
+
+    __slots__ = ("_latest", "_oldest", "_previous", "num_indexed", "sizes")
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = tuple(sorted(sizes))
+        self.num_indexed = 0
+        """Positions below this are indexed."""
+        self._oldest = 0
+        self._latest: dict[int, dict[tuple[int | None, ...], int]] = {size: {} for size in self.sizes}
+        self._previous: dict[int, list[int | None]] = {size: [] for size in self.sizes}
+
+    def extend(self, text: Sequence[int | None], base: int = 0) -> None:
+        """Indexes what `text` gained since the last call; `text[0]` has position `base`.
+
+        An n-gram is indexed once a token follows it, so the end of the text never finds itself.
+        """
+        stop = base + len(text)
+        if stop <= self.num_indexed:
+            return
+        for size in self.sizes:
+            latest, previous = self._latest[size], self._previous[size]
+            first = max(self.num_indexed, base + size)
+            previous.extend([None] * (first - self._oldest - len(previous)))
+            window = text[first - base - size : -1]
+            shifted = [window[offset:] for offset in range(size)]
+            for position, ngram in enumerate(zip(*shifted, strict=False), first):
+                previous.append(latest.get(ngram))
+                latest[ngram] = position
+        self.num_indexed = stop
+
+    def followers(self, size: int, ngram: tuple[int, ...]) -> Iterator[int]:
+        """Positions that followed `ngram`, newest first; `size` is its length and one of `sizes`."""
+        previous = self._previous[size]
+        position = self._latest[size].get(ngram)
+        while position is not None and position >= self._oldest:
+            yield position
+            position = previous[position - self._oldest]
+
+    def forget(self, text: Sequence[int | None], base: int, num_tokens: int) -> None:
+        """Drops positions below `base + num_tokens`; `text` still holds the tokens to be dropped."""
+        oldest = base + num_tokens
+        for size in self.sizes:
+            latest, previous = self._latest[size], self._previous[size]
+            for position in range(max(self._oldest, base + size), min(oldest, self.num_indexed)):
+                ngram = tuple(text[position - base - size : position - base])
+                if latest.get(ngram) == position:
+                    del latest[ngram]
+            del previous[: oldest - self._oldest]
+        self._oldest = oldest
+
+    @property
+    def num_entries(self) -> int:
+        """Dictionary entries held, over all sizes; for tests of boundedness."""
+        return sum(len(latest) for latest in self._latest.values())
+
+
+def agreement(text: Sequence[int], end: int, other: Sequence[int | None], other_end: int, cap: int) -> int:
+    """How many tokens before `text[end]` equal those before `other[other_end]`, at most `cap`."""
+    length = 0
+    most = min(cap, end, other_end)
+    while length < most and text[end - 1 - length] == other[other_end - 1 - length]:
+        length += 1
+    return length
+
+
+def continuation(text: Sequence[int], position: int, limit: int) -> list[int]:
+    """`limit` tokens from `position` on. Where the text ends, the run repeats: a copy that overlaps itself."""
+    found = list(text[position : position + limit])
+    period = len(found)
+    while len(found) < limit:
+        found.append(found[-period])
+    return found
