@@ -93,11 +93,13 @@ class SamplingState:
         if self.leaves_logits:
             return logits
         rows = logits.numpy().astype(np.float64, order="C")
-        for row, prefix in zip(rows, prefixes, strict=True):
-            if self._changes_logits:
-                self._change_logits(row, prefix)
-            if not self.params.is_greedy:
-                _shape_distribution(row, self.params)
+        # Below what float64 or float32 can hold is -inf, which is meant.
+        with np.errstate(over="ignore"):
+            for row, prefix in zip(rows, prefixes, strict=True):
+                if self._changes_logits:
+                    self._change_logits(row, prefix)
+                if not self.params.is_greedy:
+                    _shape_distribution(row, self.params)
         return torch.from_numpy(rows)
 
     def _change_logits(self, row: Row, prefix: Sequence[int]) -> None:
@@ -199,8 +201,7 @@ def _largest(row: Row, num: int, kept: NDArray[np.int64] | None) -> NDArray[np.i
     """Ids of the `num` largest values among `kept` (None: all), ascending."""
     if kept is None:
         # Rounding keeps order, so this finds all candidates and a few more, at a fraction of the time.
-        with np.errstate(over="ignore"):
-            rounded = row.astype(np.float32)
+        rounded = row.astype(np.float32)
         kept = np.flatnonzero(rounded >= np.partition(rounded, -num)[-num])
     order = np.argsort(-row[kept], kind="stable")[:num]
     return np.sort(kept[order])
