@@ -1,7 +1,7 @@
 """An engine without a model: characters are tokens, answers are given, time is counted instead of measured.
 
-For tests of commands and of measuring. It behaves as `draftproof.engine.engine.Engine` does at its edges, and it
-uses the real request and event types.
+For tests of commands and of measuring. It behaves as `draftproof.engine.engine.Engine` does at its edges,
+with the real request and event types.
 """
 
 from __future__ import annotations

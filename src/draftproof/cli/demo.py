@@ -20,7 +20,15 @@ from draftproof.core.errors import DraftproofError
 DEFAULT_MODEL = "smollm2-135m"
 
 
-@click.command(short_help="Measure speculation on the default model, end to end.")
+EXAMPLES = (
+    "draftproof demo",
+    "draftproof demo --quick --json --out results/demo",
+)
+
+
+@click.command(
+    short_help="Measure speculation on the default model, end to end.", epilog=output.examples(*EXAMPLES)
+)
 @click.argument("model", default=DEFAULT_MODEL)
 @click.option(
     "--quick", is_flag=True, help="Fewer prompts and shorter answers: about a minute, wider intervals."
@@ -37,14 +45,9 @@ DEFAULT_MODEL = "smollm2-135m"
 def command(model: str, quick: bool, out: Path, as_json: bool, **model_flags: Any) -> int:
     """Measure three workloads with and without speculation on MODEL (default: smollm2-135m, fetched once).
 
-    Workloads: edit a file of Python source, open chat, answer from a long passage; in English and German, at one
-    and at four requests at a time. Plain and speculative runs alternate, prompt by prompt. Takes up to five
-    minutes on two cores.
-
-    \b
-    Examples:
-      draftproof demo
-      draftproof demo --quick --json --out /tmp/draftproof-demo
+    Workloads: edit a file of Python source, open chat, answer from a long passage; in English and German,
+    at one and at four requests at a time. Plain and speculative runs alternate, prompt by prompt. Takes up
+    to five minutes on two cores.
     """
     _make_folder(out)
     from draftproof.core.provenance import birth_certificate, command_line
@@ -101,7 +104,7 @@ class ProgressLine:
 
 
 def _make_folder(out: Path) -> None:
-    """Before anything is measured: five minutes later would be a bad time to learn that it cannot be written."""
+    """Before anything is measured: five minutes later would be too late to learn of it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

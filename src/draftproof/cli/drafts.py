@@ -47,19 +47,18 @@ class DraftPainter:
             self._write(None, self._advance(_visible(event, event.token_ids)))
             return
         self._write("accepted", self._advance(_visible(event, event.draft.accepted)))
-        self._write("rejected", self._text(event.draft.rejected))
+        self._write("rejected", self._added([*self._context, *self._pending], event.draft.rejected))
         if event.draft.correction is not None:
             self._write("corrected", self._advance(_visible(event, (event.draft.correction,))))
 
-    def _text(self, token_ids: Sequence[int]) -> str:
-        """What `token_ids` add to the text so far."""
-        before = self._decode(self._context)
-        return self._decode([*self._context, *self._pending, *token_ids])[len(before) :]
+    def _added(self, written: list[int], token_ids: Sequence[int]) -> str:
+        """What `token_ids` add to the text of `written`."""
+        return self._decode([*written, *token_ids])[len(self._decode(written)) :]
 
     def _advance(self, token_ids: Sequence[int]) -> str:
         """Takes emitted tokens into the text so far; "" while the last character is not complete."""
-        text = self._text(token_ids)
         self._pending.extend(token_ids)
+        text = self._added(self._context, self._pending)
         if text.endswith("\ufffd"):
             return ""
         self._context = [*self._context, *self._pending][-_NUM_CONTEXT_TOKENS:]

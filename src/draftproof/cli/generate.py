@@ -1,4 +1,4 @@
-"""`draftproof generate`: one answer, with or without speculation, as text while it comes or as one document."""
+"""`draftproof generate`: one answer, with or without speculation, as a stream of text or as one document."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from draftproof.core.errors import DraftproofError
 if TYPE_CHECKING:
     from draftproof.core.intent import SpeculationIntent
     from draftproof.core.params import SamplingParams
+    from draftproof.engine.config import OnUnfit
     from draftproof.engine.engine import Engine
     from draftproof.engine.request import Request, RequestOutput
 
@@ -40,7 +41,15 @@ class _Asked:
     show_drafts: bool
 
 
-@click.command(short_help="Answer one prompt, with or without speculation.")
+EXAMPLES = (
+    'draftproof generate smollm2-135m --prompt "Name three rivers in Germany." --max-tokens 40',
+    """echo "Count to ten." | draftproof generate smollm2-135m - --speculative-config '{"method":"auto"}'""",
+)
+
+
+@click.command(
+    short_help="Answer one prompt, with or without speculation.", epilog=output.examples(*EXAMPLES)
+)
 @click.argument("model")
 @click.argument("stdin", required=False, metavar="[-]")
 @click.option("--prompt", help="The prompt; the model's chat template is put around it.")
@@ -49,8 +58,8 @@ class _Asked:
 @click.option(
     "--speculative-config",
     metavar="JSON|FILE",
-    help='How to draft, as vLLM takes it: \'{"method": "ngram", "num_speculative_tokens": 8}\'. Methods: none, '
-    "ngram, suffix, predicted, cascade, auto. Default: predicted with --prediction-file, else none.",
+    help='How to draft, as vLLM takes it: \'{"method": "ngram", "num_speculative_tokens": 8}\'. Methods: '
+    "none, ngram, suffix, predicted, cascade, auto. Default: predicted with --prediction-file, else none.",
 )
 @click.option(
     "--prediction-file", type=click.Path(path_type=Path), help="The expected answer, for `predicted`."
@@ -75,17 +84,18 @@ class _Asked:
 @model_options
 @json_option
 def command(
-    model: str, stdin: str | None, as_json: bool, show_drafts: bool, raw: bool, on_unfit: str, **given: Any
+    model: str,
+    stdin: str | None,
+    as_json: bool,
+    show_drafts: bool,
+    raw: bool,
+    on_unfit: OnUnfit,
+    **given: Any,
 ) -> int:
     """Answer one prompt with MODEL: a directory, a GGUF file, or a name from `draftproof models list`.
 
-    The prompt comes from --prompt, --prompt-file, or `-` for standard input. The text goes to standard output as
-    it is made, a summary to standard error.
-
-    \b
-    Examples:
-      draftproof generate smollm2-135m --prompt "Name three rivers in Germany." --max-tokens 40
-      echo "Count to ten." | draftproof generate smollm2-135m - --speculative-config '{"method": "auto"}' --show-drafts
+    The prompt comes from --prompt, --prompt-file, or `-` for standard input. The text goes to standard
+    output as it is made, a summary to standard error.
     """
     flags = ModelOptions(**{name: given[name] for name in ModelOptions.__slots__})
     asked = _Asked(
@@ -111,7 +121,7 @@ def command(
 
 
 def _prompt(text: str | None, file: Path | None, stdin: str | None) -> str:
-    """The prompt from exactly one source. Raises DP001 for none or several, DP002 for bad files, DP301 if empty."""
+    """The prompt from one source. Raises DP001 for none or several, DP002 for bad files, DP301 if empty."""
     if stdin not in (None, "-"):
         raise DraftproofError(
             "DP001", "-", stdin, "`-` or nothing after MODEL", "Quote the prompt and give it with --prompt."
@@ -177,7 +187,7 @@ def _request(engine: Engine, asked: _Asked) -> Request:
 
 
 def _run(engine: Engine, request: Request, show_drafts: bool, as_json: bool) -> RequestOutput:
-    """Steps to the end of the one request; streams to standard output, or to standard error beside a document."""
+    """Steps to the end of the one request; what streams goes to standard error beside a document."""
     from draftproof.cli.drafts import DraftPainter
 
     painter = DraftPainter(engine.tokenizer.decode, to_stderr=as_json) if show_drafts else None

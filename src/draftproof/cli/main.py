@@ -39,8 +39,16 @@ class LazyGroup(click.Group):
         return command
 
 
+EXAMPLES = (
+    "draftproof demo --quick",
+    'draftproof generate smollm2-135m --prompt "Name three rivers in Germany."',
+)
+
+
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=output.examples(*EXAMPLES),
 )
 @click.version_option(__version__, "--version", message="draftproof %(version)s")
 def cli() -> None:
@@ -48,11 +56,6 @@ def cli() -> None:
 
     Every command takes --json: one JSON document on standard output, everything else on standard error.
     Exit status: 0 done, 1 a fault of ours, 2 bad input (one DP code, see docs/errors.md), 130 interrupted.
-
-    \b
-    Examples:
-      draftproof demo --quick
-      draftproof generate smollm2-135m --prompt "Name three rivers in Germany."
     """
 
 
@@ -60,9 +63,13 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line (without the program's name) and returns its exit status."""
     as_json = "--json" in arguments
     try:
-        status = cli.main(args=list(arguments), prog_name="draftproof", standalone_mode=False)
+        # Not `cli.main()`: it turns a closed pipe and Ctrl-C into statuses of its own.
+        with cli.make_context("draftproof", list(arguments)) as context:
+            status = cli.invoke(context)
         sys.stdout.flush()
         return status if isinstance(status, int) else output.DONE
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except DraftproofError as error:
         return output.report_mistake(error, as_json)
     except click.exceptions.NoArgsIsHelpError as error:

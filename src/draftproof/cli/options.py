@@ -26,19 +26,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
 
-class Bytes(click.ParamType):
+def parse_bytes(text: str) -> int:
     """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes."""
-
-    name = "bytes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]i?B)?", str(value), re.IGNORECASE)
-        num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
-        if num_bytes <= 0:
-            self.fail(f"{value!r} is not an amount of memory such as 4GiB or 512MiB.", param, ctx)
-        return num_bytes
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]i?B)?", text, re.IGNORECASE)
+    num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
+    if num_bytes <= 0:
+        raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")
+    return num_bytes
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
@@ -65,7 +59,9 @@ _MODEL_OPTIONS = (
         show_default=True,
         help="Where the model runs; this version has cpu only.",
     ),
-    click.option("--memory", type=Bytes(), help="For keys and values of the cache, such as 4GiB."),
+    click.option(
+        "--memory", type=parse_bytes, metavar="BYTES", help="For keys and values of the cache, such as 4GiB."
+    ),
     click.option("--threads", type=click.IntRange(1, 1024), help="Default: one per core."),
     click.option(
         "--kernels",
@@ -101,8 +97,8 @@ def load_engine(
 ) -> Engine:
     """Loads a model by directory, GGUF file, hub id or catalogue name.
 
-    Raises DP704 for a precision and DP703 for a device that this version does not have, DP602 without PyTorch,
-    and whatever loading raises.
+    Raises DP704 for a precision and DP703 for a device that this version does not have, DP602 without
+    PyTorch, and whatever loading raises.
     """
     if flags.weights != "native":
         raise DraftproofError(
@@ -120,7 +116,10 @@ def load_engine(
             "cpu",
             "Leave --device out: this version runs on the processor.",
         )
-    engine_class, config_class = _engine_classes()
+    try:
+        engine_class, config_class = _import_engine()
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "engine") from error
     limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
     config = config_class(cache_bytes=flags.memory, on_unfit=on_unfit, **limits)
     return engine_class.load(
@@ -133,17 +132,15 @@ def load_engine(
     )
 
 
-def _engine_classes() -> tuple[type[Engine], type[EngineConfig]]:
-    try:
-        from draftproof.engine.config import EngineConfig
-        from draftproof.engine.engine import Engine
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, "engine") from error
+def _import_engine() -> tuple[type[Engine], type[EngineConfig]]:
+    from draftproof.engine.config import EngineConfig
+    from draftproof.engine.engine import Engine
+
     return Engine, EngineConfig
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
-    """DP602 with the command that installs it; a missing module of our own is a fault of ours, passed through."""
+    """DP602 with the command that installs it; a missing module of our own is passed through as our fault."""
     if error.name is None or error.name.partition(".")[0] == "draftproof":
         return error
     return DraftproofError(

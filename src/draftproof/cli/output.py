@@ -25,6 +25,11 @@ def print_json(document: Mapping[str, object]) -> None:
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}, allow_nan=False))
 
 
+def examples(*lines: str) -> str:
+    """The end of a command's --help: command lines that work as written."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def note(text: str = "") -> None:
     """A line for people, on standard error."""
     click.echo(text, err=True)

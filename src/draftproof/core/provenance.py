@@ -26,7 +26,7 @@ _FEATURES_THAT_MATTER = (
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The machine. `num_cores` are those that this process may use; features are those that decide kernels."""
+    """The machine. `num_cores` are those that this process may use; features those that decide kernels."""
 
     cpu: str
     num_cores: int
@@ -99,7 +99,7 @@ def _version(name: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree that this package runs from, `-dirty` with uncommitted changes; else None."""
+    """The commit of the source tree that this package runs from (`-dirty` when changed), or None."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None

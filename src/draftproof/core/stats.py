@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class RatioEstimate:
-    """A geometric mean of paired ratios. `low` and `high` are None where fewer than two pairs give no interval."""
+    """A geometric mean of paired ratios. `low` and `high` are None where one pair gives no interval."""
 
     ratio: float
     low: float | None
@@ -37,10 +37,11 @@ def paired_ratio(
 ) -> RatioEstimate:
     """Geometric mean of numerators[i] / denominators[i] with Student's t interval on the logarithms.
 
-    One pair per prompt, both of one unit. Prompts are the sample: the interval says where the mean ratio of other
-    prompts of this kind would lie, not how steady the clock was. Ratios are multiplicative, so their logarithms
-    are averaged (Fleming & Wallace 1986, "How not to lie with statistics"); with the handful of prompts of a demo
-    the t interval (Student 1908) holds its level where a percentile bootstrap is too narrow (Hesterberg 2015).
+    One pair per prompt, both of one unit. Prompts are the sample: the interval says where the mean ratio of
+    other prompts of this kind would lie, not how steady the clock was. Ratios are multiplicative, so their
+    logarithms are averaged (Fleming & Wallace 1986, "How not to lie with statistics"); with the handful of
+    prompts of a demo the t interval (Student 1908) holds its level where a percentile bootstrap is too narrow
+    (Hesterberg 2015, "What teachers should know about the bootstrap").
 
     Raises ValueError for lists of different or no length, and for values that are not positive and finite.
     """
@@ -69,7 +70,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) of Student's t with a whole number of degrees of freedom (Abramowitz & Stegun 26.7.3, 26.7.4)."""
+    """P(T <= t) of Student's t with whole degrees of freedom (Abramowitz & Stegun 26.7.3, 26.7.4)."""
     theta = math.atan2(t, math.sqrt(degrees))
     cosine_squared = math.cos(theta) ** 2
     odd = degrees % 2 == 1

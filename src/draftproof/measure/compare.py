@@ -55,7 +55,7 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class DecodeTotals:
-    """Sums over the rounds in which at least one request decoded. Times in seconds; prompt rows are left out."""
+    """Sums over the rounds in which a request decoded. Times in seconds; prompt rows are left out."""
 
     rounds: int = 0
     emitted: int = 0
@@ -65,7 +65,7 @@ class DecodeTotals:
 
     @property
     def coordination_s(self) -> float:
-        """All of the wall time that was neither drafting nor the pass, so that nothing is lost between stools."""
+        """All of the wall time that was neither drafting nor the pass, so that no time is lost."""
         return max(0.0, self.wall_s - self.draft_s - self.verify_s)
 
     def add(self, other: DecodeTotals) -> None:
@@ -82,7 +82,7 @@ def run_block(
     records: Sequence[RequestRecord],
     clock: Callable[[], float] = time.perf_counter,
 ) -> DecodeTotals:
-    """Runs `requests` at the same time to their ends and fills `records`, one per request in the same order."""
+    """Runs `requests` at the same time to their ends and fills `records`, one per request, in that order."""
     by_id = {request.req_id: record for request, record in zip(requests, records, strict=True)}
     for request in requests:
         engine.add_request(request)
@@ -105,7 +105,7 @@ def run_block(
 
 
 def _note_event(event: Any, record: RequestRecord) -> int:
-    """Adds an event to its request's record; returns how many decoded tokens it brought (the first is none)."""
+    """Adds an event to its request's record; returns how many decoded tokens it brought."""
     num_decoded = len(event.token_ids) if record.token_ids else 0
     record.token_ids.extend(event.token_ids)
     record.num_decoded += num_decoded

@@ -2,10 +2,10 @@
 
 Called by `draftproof demo`. Decides what runs in which order and adds it up; rendering is in `demo_report`.
 
-Why the order is as it is: every prompt (at four concurrent requests: every group of four) runs once in each arm,
-one right after the other, and the arm that goes first alternates, so that a machine that slows down or speeds up
-hurts both alike. Every measured request has a scope of its own: the suffix pool remembers earlier outputs of a
-scope, and a prompt that was measured before would otherwise be drafted from its own earlier answer.
+Why the order is as it is: every prompt (at four concurrent requests: every group of four) runs once in each
+arm, one right after the other, and the arm that goes first alternates, so that a machine that slows down or
+speeds up hurts both alike. Every measured request has a scope of its own: the suffix pool remembers earlier
+outputs of a scope, and a prompt that was measured before would be drafted from its own earlier answer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DemoEngine(SteppingEngine, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What to measure. `max_tokens` is an upper bound: on a slow machine answers are cut to meet `budget_s`."""
+    """What to measure. On a slow machine answers are shorter than `max_tokens`, to meet `budget_s`."""
 
     num_prompts: int = 8
     max_tokens: int = 96
@@ -79,7 +79,7 @@ class Cell:
 
     @property
     def speedup(self) -> RatioEstimate | None:
-        """Plain ÷ speculative decode time per token, paired over prompts; None when no answer had a second token."""
+        """Plain ÷ speculative decode time per token, paired over prompts; None without a second token."""
         times = [(plain.s_per_token, speculative.s_per_token) for plain, speculative in self.pairs]
         usable = [(plain, spec) for plain, spec in times if plain and spec]
         if not usable:
@@ -245,7 +245,7 @@ class Demo:
         )
 
     def _warm_up(self) -> tuple[float, float]:
-        """Runs one prompt in both arms, unmeasured; returns seconds per prompt token and per decoded token."""
+        """Runs one prompt in both arms; returns seconds per prompt token and per decoded token."""
         prompt = self._workloads[-1].prompts[0]
         prefill, decode = [], []
         for arm in ARMS:
@@ -259,7 +259,7 @@ class Demo:
         return min(prefill), decode[0]
 
     def _fit_to_budget(self, prefill_s_per_token: float, decode_s_per_token: float) -> int:
-        """Tokens per answer that keep the whole run within the budget, speculation counted as gaining nothing."""
+        """Tokens per answer that keep the run within the budget if speculation gains nothing."""
         settings = self._settings
         prompts = [
             prompt for workload in self._workloads for prompt in workload.prompts[: settings.num_prompts]

@@ -21,16 +21,17 @@ VERDICTS = {
 }
 
 MEANING = (
-    "Speed-up is plain ÷ speculative decode time per token: above 1 speculation is faster, and where the interval "
-    "(95 %, over prompts) contains 1, these prompts do not decide it."
+    "Speed-up is plain ÷ speculative decode time per token: above 1 speculation is faster, and where the "
+    "interval (95 %, over prompts) contains 1, these prompts do not decide it."
 )
 
 _NOTES = (
-    "tokens/s counts all requests of a load together, prompts excluded; the speed-up compares each prompt with "
-    "itself. accepted: share of drafted tokens that the model would have written itself. per round: tokens per "
-    "pass of the model and request, its own token included. identical: answers with the same tokens in both arms.",
-    "Speculation pays where (draft + verify + other) ÷ emitted tokens is less than the plain time per token. Every "
-    "request has a pool of its own, so that no answer is drafted from an earlier run of the same prompt.",
+    "tokens/s counts all requests of a load together, prompts excluded; the speed-up compares each prompt "
+    "with itself. accepted: share of drafted tokens that the model would have written itself. per round: "
+    "tokens per pass of the model and request, its own token included. identical: answers with the same "
+    "tokens in both arms.",
+    "Speculation pays where (draft + verify + other) ÷ emitted tokens is less than the plain time per token. "
+    "Every request has a pool of its own, so that no answer is drafted from an earlier run of its prompt.",
 )
 
 Table = list[list[str]]
@@ -55,8 +56,8 @@ def as_markdown(
     origin = (
         f"{provenance['time']} · {hardware['cpu']}, {hardware['num_cores']} cores · {program} "
         f"({provenance['commit'] or 'no commit'}) · PyTorch {provenance['versions']['torch']} · "
-        f"{description['dtype']}, {description['kernels']} kernels · greedy, up to {result.max_tokens} tokens per "
-        f"answer · {result.elapsed_s:.0f} s"
+        f"{description['dtype']}, {description['kernels']} kernels · greedy, up to {result.max_tokens} "
+        f"tokens per answer · {result.elapsed_s:.0f} s"
     )
     parts = [
         f"# Speculative against plain decoding: {description['model']}",
@@ -74,7 +75,7 @@ def as_markdown(
 def as_document(
     result: DemoResult, description: Mapping[str, Any], provenance: Mapping[str, Any]
 ) -> dict[str, object]:
-    """The JSON document, without its `schema_version`. Times in seconds; raw records of every request included."""
+    """The JSON document, without its `schema_version`. Times in seconds; with the record of every request."""
     agreeing, several = result.loads_agree
     return {
         "provenance": dict(provenance),
@@ -93,7 +94,7 @@ def as_document(
 
 
 def conclusions(result: DemoResult, description: Mapping[str, Any]) -> list[str]:
-    """What the tables say, in sentences: where it pays and why not elsewhere, and whether the texts are equal."""
+    """What the tables say, in sentences: where it pays, why not elsewhere, and whether texts are equal."""
     lines = [
         f"{cell.workload}, {_requests(cell)}: {VERDICTS[cell.verdict]}. {_reason(cell)}"
         for cell in result.cells
@@ -159,7 +160,7 @@ def _speed_table(cells: Sequence[Cell]) -> Table:
 
 def _time_table(cells: Sequence[Cell]) -> Table:
     """Milliseconds per emitted token."""
-    rows = ["ms per emitted token;load;draft;verify;other;sum;plain;pays".split(";")]
+    rows = [["ms per emitted token", "load", "draft", "verify", "other", "sum", "plain", "pays"]]
     for cell in cells:
         breakeven = cell.breakeven
         if breakeven is None:

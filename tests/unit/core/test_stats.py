@@ -52,7 +52,7 @@ def test_swapping_the_arms_inverts_everything(pairs: list[tuple[float, float]]) 
 
 @pytest.mark.parametrize("num_pairs", [3, 4, 8])
 def test_the_interval_covers_the_true_ratio_as_often_as_it_says(num_pairs: int) -> None:
-    # 4,000 experiments with a fixed seed: the binomial standard error is 0.35 percentage points, 4 of them allowed.
+    # 4,000 experiments with a fixed seed: the binomial standard error is 0.35 points, 4 of them allowed.
     random = np.random.default_rng(7)
     plain = random.lognormal(0.0, 0.5, (4000, num_pairs))
     speculative = plain / np.exp(random.normal(math.log(1.3), 0.4, (4000, num_pairs)))
@@ -87,7 +87,7 @@ def test_verdict_follows_the_interval(plain: list[float], verdict: str) -> None:
     ],
 )
 def test_what_cannot_be_paired_is_refused(above: list[float], below: list[float]) -> None:
-    with pytest.raises(ValueError, match="pair|positive"):
+    with pytest.raises(ValueError, match=r"pair|positive"):
         paired_ratio(above, below)
 
 

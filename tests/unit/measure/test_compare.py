@@ -1,11 +1,11 @@
 """Measuring from outside: which time belongs to which request, and where the first token goes."""
 
 import pytest
-from support.fake_engine import FakeEngine
 
 from draftproof.core.intent import NGram, NoSpeculation, SpeculationIntent
 from draftproof.core.params import SamplingParams
 from draftproof.measure.compare import DecodeTotals, RequestRecord, run_block
+from support.fake_engine import FakeEngine
 
 
 def measure(

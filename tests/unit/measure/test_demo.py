@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.fake_engine import FakeEngine
 
 from draftproof.core.intent import Cascade, NoSpeculation, Predicted
 from draftproof.measure import demo_report
 from draftproof.measure.demo import MIN_TOKENS, QUICK, Demo, DemoResult, DemoSettings, candidate_for
 from draftproof.measure.workloads import load, load_all
+from support.fake_engine import FakeEngine
 
 SETTINGS = DemoSettings(budget_s=1e6)
 
