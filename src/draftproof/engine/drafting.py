@@ -15,6 +15,9 @@ from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.verify.types import NoiseKey, Verdict
 
+CHEAP_ROWS = 4
+"""Rows of a pass that cost about as much as one: up to there the weights are streamed, not computed with."""
+
 logger = logging.getLogger("draftproof.engine")
 
 
@@ -63,9 +66,11 @@ class Drafting:
     def propose(self, req_ids: Sequence[str], budgets: Sequence[int]) -> DraftBatch:
         """One entry per request, in order; empty where nothing drafts."""
         entries: list[DraftBatch | None] = [None] * len(req_ids)
+        num_cheap = max(0, CHEAP_ROWS // max(1, len(req_ids)) - 1)
         groups: dict[int, list[int]] = {}
         for index, req_id in enumerate(req_ids):
             if budgets[index] > 0 and self.view(req_id) is not None:
+                self._requests[req_id].view.num_cheap = num_cheap
                 groups.setdefault(id(self._requests[req_id].proposer), []).append(index)
         for indices in groups.values():
             requests = [self._requests[req_ids[index]] for index in indices]

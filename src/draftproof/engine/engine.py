@@ -169,6 +169,9 @@ class Engine:
         sequences = [item.sequence for item in sampling]
         if not scheduled:
             return []
+        for item in scheduled:
+            if item.sequence.started_s is None:
+                item.sequence.started_s = start_s
 
         draft_s = time.perf_counter()
         draft = self._drafting.propose(

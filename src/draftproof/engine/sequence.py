@@ -92,19 +92,26 @@ class Sequence:
         return self._detokenizer.text
 
     def commit(
-        self, run: Seq[int], num_proposed: int = 0, logprobs: Seq[TokenLogprobs] | None = None
+        self,
+        run: Seq[int],
+        num_proposed: int = 0,
+        logprobs: Seq[TokenLogprobs] | None = None,
+        num_accepted: int | None = None,
     ) -> list[int]:
         """Emits the tokens of one round, up to the one that ends the sequence; returns those emitted.
 
-        `run` holds the accepted draft tokens and, last, the target's own; `num_proposed` counts the draft's
-        tokens; `logprobs` has an entry per token of `run`, and is None for a request that wants none. Nothing
+        `run` holds the accepted draft tokens (`num_accepted`; None: all but the last) and the target's own,
+        which is missing where the target could not give one; `num_proposed` counts the draft's tokens;
+        `logprobs` has an entry per token of `run`, and is None for a request that wants none. Nothing
         behind the end is emitted, counted or logged. Per token, in this order:
         - EOS or a stop token ends the sequence ("stop"): it is counted, and not in the text;
         - a stop string that the token completes ends it ("stop"): the text is cut before the string;
         - `max_total` tokens end it ("length").
         The first two only by a token that comes after `min_tokens` others.
         """
-        assert 0 < len(run) <= num_proposed + 1
+        num_accepted = len(run) - 1 if num_accepted is None else num_accepted
+        assert len(run) - 1 <= num_accepted <= min(num_proposed, len(run))
+        assert run
         assert self.finish_reason is None
         assert (logprobs is None) == (self.request.params.logprobs is None)
         if self._first_token_s is None:
@@ -122,7 +129,7 @@ class Sequence:
         self.sampling.commit(emitted)
         # The first token comes out of the prompt's pass, which is no round of decoding.
         if num_proposed or self.num_output > len(emitted):
-            self.stats.add_round(num_proposed, min(len(run) - 1, len(emitted)), len(emitted))
+            self.stats.add_round(num_proposed, min(num_accepted, len(emitted)), len(emitted))
         return emitted
 
     def abort(self) -> None:
