@@ -31,6 +31,9 @@ from draftproof.core.params import SamplingParams
 
 Row = NDArray[np.float64]
 
+_FEW_TOKENS = 256
+"""What a nucleus usually holds at most: so many are ranked first."""
+
 
 class SamplingState:
     """One request's parameters, prepared once, and its history as far as they need it; grown by `commit`.
@@ -185,7 +188,9 @@ def _shape_distribution(row: Row, params: SamplingParams) -> None:
     if params.min_p > 0:
         kept = np.flatnonzero(row >= params.temperature * math.log(params.min_p))
     if 0 < params.top_k < row.shape[0]:
-        kept = _largest(row, params.top_k, kept)
+        values = row if kept is None else row[kept]
+        best_k = np.sort(_ranked(values, params.top_k))
+        kept = best_k if kept is None else kept[best_k]
     values = row if kept is None else row[kept]
     values /= params.temperature
     if params.top_p < 1:
@@ -197,23 +202,29 @@ def _shape_distribution(row: Row, params: SamplingParams) -> None:
         row[kept] = values
 
 
-def _largest(row: Row, num: int, kept: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Ids of the `num` largest values among `kept` (None: all), ascending."""
-    if kept is None:
-        # Rounding keeps order, so this finds all candidates and a few more, at a fraction of the time.
-        rounded = row.astype(np.float32)
-        kept = np.flatnonzero(rounded >= np.partition(rounded, -num)[-num])
-    order = np.argsort(-row[kept], kind="stable")[:num]
-    return np.sort(kept[order])
+def _ranked(values: Row, num: int) -> NDArray[np.int64]:
+    """Positions of the `num` largest values (all, if there are fewer), largest first, lower positions first."""
+    candidates = np.arange(values.shape[0])
+    if num < values.shape[0]:
+        # Rounding keeps order, so this finds all that are needed and a few more, at a fraction of the time.
+        rounded = values.astype(np.float32)
+        candidates = np.flatnonzero(rounded >= np.partition(rounded, -num)[-num])
+    return candidates[np.argsort(-values[candidates], kind="stable")[:num]]
 
 
 def _nucleus(values: Row, top_p: float) -> NDArray[np.int64]:
     """Positions of the fewest values whose probabilities together reach `top_p`, ascending."""
     probs = torch.softmax(torch.from_numpy(values), dim=0).numpy()
-    # Values below this bound cannot sum up to 1 - top_p, so none of them is needed: little is left to sort.
+    # Probabilities below this bound cannot sum up to 1 - top_p, so none of them is needed.
     candidates = np.flatnonzero(probs >= (1 - top_p) / probs.shape[0] * 0.999)
-    order = np.argsort(-probs[candidates], kind="stable")
-    num_needed = int(np.searchsorted(np.cumsum(probs[candidates[order]]), top_p)) + 1
+    probs = probs[candidates]
+    # Sums from the largest on do not depend on how many are ranked, so more are ranked only where needed.
+    for num in (_FEW_TOKENS, 16 * _FEW_TOKENS, probs.shape[0]):
+        order = _ranked(probs, num)
+        sums = np.cumsum(probs[order])
+        if sums[-1] >= top_p:
+            break
+    num_needed = int(np.searchsorted(sums, top_p)) + 1
     return np.sort(candidates[order[:num_needed]])
 
 
@@ -228,12 +239,12 @@ def probabilities(processed: Tensor) -> Tensor:
     A row that is not usable becomes a point mass on token 0, so that what is computed from it stays
     defined; the caller emits nothing from such a row.
     """
-    result = torch.zeros(processed.shape, dtype=torch.float64)
+    result = torch.empty(processed.shape, dtype=torch.float64)
     for row, usable in enumerate(usable_rows(processed)):
         if usable:
-            result[row] = torch.softmax(processed[row].to(torch.float64), dim=0)
+            torch.softmax(processed[row], dim=0, dtype=torch.float64, out=result[row])
         else:
-            result[row, 0] = 1.0
+            result[row].zero_()[0] = 1.0
     return result
 
 

@@ -256,6 +256,20 @@ def test_equal_logits_are_cut_at_the_lowest_ids() -> None:
     assert greedy_tokens(torch.tensor([[1.0, 3.0, 3.0]])).tolist() == [1]
 
 
+@pytest.mark.parametrize("values", [{"top_p": 0.3}, {"top_p": 0.95}, {"top_p": 1 - 1e-9}, {"top_k": 300}])
+@pytest.mark.parametrize("spread", [0.1, 2.0, 8.0])
+def test_filters_over_a_large_vocabulary_equal_sorting_all_of_it(
+    values: dict[str, Any], spread: float
+) -> None:
+    logits = torch.randn(9000, generator=torch.Generator().manual_seed(7)) * spread
+    logits = (logits * 64).round() / 64  # many equal ones
+    kept = torch.isfinite(process_one(state_of(SamplingParams(**values)), logits.tolist()))
+    order = np.argsort(-logits.numpy(), kind="stable")
+    probs = torch.softmax(logits.double() - logits.double().max(), dim=0).numpy()[order]
+    num_kept = values.get("top_k") or int(np.count_nonzero(np.cumsum(probs) - probs < values["top_p"]))
+    assert set(kept.nonzero().flatten().tolist()) == set(order[:num_kept].tolist())
+
+
 def test_min_p_comes_before_top_p() -> None:
     """p = (.5, .3, .2): min-p leaves .5 and .3, of which .5 is .625. The other way round two would remain."""
     logits = [math.log(0.5), math.log(0.3), math.log(0.2)]
