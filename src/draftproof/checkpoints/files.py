@@ -124,17 +124,30 @@ def _require_regular(path: Path, target: Path) -> None:
 
 def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
     """The JSON object in `path`. Raises DP402 if it is too long, not UTF-8, not JSON or not an object."""
+    return parse_json(path, read_text(path, max_bytes))
+
+
+def read_text(path: Path, max_bytes: int) -> str:
+    """The text in `path`. Raises DP402 if it is too long or not UTF-8."""
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise broken(path, f"more than {max_bytes} bytes", "a shorter JSON file")
-    return parse_json(path, content)
+        raise broken(path, f"more than {max_bytes} bytes", "a shorter file")
+    return decode(path, content)
 
 
-def parse_json(path: Path, content: bytes) -> dict[str, Any]:
-    """As `read_json`, of bytes that came from `path`."""
+def decode(path: Path, content: bytes) -> str:
+    """UTF-8 bytes that came from `path` as text. Raises DP402."""
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise broken(path, f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text") from error
+
+
+def parse_json(path: Path, text: str) -> dict[str, Any]:
+    """As `read_json`, of text that came from `path`."""
+    try:
+        document = json.loads(text, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         raise broken(path, f"not JSON ({error})"[:200], "a JSON object") from error
     if not isinstance(document, dict):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from draftproof.checkpoints.files import INDEX_MAX_BYTES, broken, member, parse_json, read_json
+from draftproof.checkpoints.files import INDEX_MAX_BYTES, broken, decode, member, parse_json, read_json
 from draftproof.core.errors import DraftproofError
 
 HEADER_MAX_BYTES = 100_000_000
@@ -95,7 +95,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
         header_bytes = int.from_bytes(prefix, "little")
         if header_bytes > min(HEADER_MAX_BYTES, size - 8):
             raise broken(path, f"a header of {header_bytes} bytes of {size}", "a header within the file")
-        header = parse_json(path, file.read(header_bytes))
+        header = parse_json(path, decode(path, file.read(header_bytes)))
     header.pop("__metadata__", None)
     data_start = 8 + header_bytes
     tensors = {name: _entry(path, name, value, data_start) for name, value in header.items()}

@@ -1,0 +1,150 @@
+"""From what the user names to a model that runs: find it, check it, choose type and kernels, build it.
+
+Called by the engine and the commands. Ties the readers, the tokenizer and the decoders together; knows no requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from draftproof.checkpoints.files import CONFIG_MAX_BYTES, CheckpointFiles, detect, member, read_json
+from draftproof.checkpoints.gguf import read_gguf
+from draftproof.checkpoints.safetensors import read_directory
+from draftproof.core.errors import DraftproofError
+from draftproof.models.base import Model, ModelConfig
+from draftproof.models.catalogue import resolve
+from draftproof.models.config import config_from_gguf, config_from_hf, expected_tensors
+from draftproof.models.decoder import Decoder
+from draftproof.models.linear import has_native_bfloat16
+from draftproof.models.template import ChatTemplate, load_template
+from draftproof.models.tokenizer import Tokenizer, load_tokenizer
+from draftproof.models.weights import ROPE_FREQS, GgufWeights, SafetensorsWeights, Weights, read_gguf_tensor
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+_IGNORED_SUFFIXES = (".rotary_emb.inv_freq",)
+"""Buffers that old checkpoints carry; they follow from the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model with what belongs to it. `source` is the directory or file, `kernels_reason` why these kernels."""
+
+    model: Model
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    source: Path
+    kernels_reason: str
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.model.config
+
+
+def load_model(
+    model: str | Path, *, dtype: str = "auto", kernels: str = "auto", device: str = "cpu"
+) -> LoadedModel:
+    """Loads a directory, a GGUF file or a name of the catalogue.
+
+    dtype    auto (bfloat16 where the processor has it, else float32), float32 or bfloat16
+    kernels  auto (native where they can be had, else python), native or python
+
+    Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
+    DP702 if native kernels were asked for and cannot be had, DP703 for another device than the CPU.
+    """
+    if device != "cpu":
+        raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
+    torch_dtype = _choose_dtype(dtype)
+    path = resolve(model)
+    files = detect(path)
+    config, weights = load_weights(files)
+    tokenizer = load_tokenizer(files)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise DraftproofError(
+            "DP405",
+            "tokenizer",
+            f"{tokenizer.vocab_size} tokens",
+            f"at most {config.vocab_size}, the rows of the model's embedding",
+            "Use the tokenizer that belongs to the model.",
+        )
+    template = load_template(files)
+    decoder, reason = _build(config, weights, torch_dtype, kernels)
+    return LoadedModel(decoder, tokenizer, template, path, reason)
+
+
+def load_weights(files: CheckpointFiles) -> tuple[ModelConfig, Weights]:
+    """The configuration, and the tensors on demand under Transformers' names; all there, all of the right shape.
+
+    Raises DP401 to DP407.
+    """
+    weights: Weights
+    if files.format == "gguf":
+        file = read_gguf(files.path)
+        factors = None
+        if ROPE_FREQS in file.tensors:
+            factors = tuple(read_gguf_tensor(files.path, file.tensors[ROPE_FREQS]).float().flatten().tolist())
+        config = config_from_gguf(file.metadata, file.tensors, factors)
+        weights = GgufWeights(file, config)
+    else:
+        documents = {}
+        for name in ("config.json", "generation_config.json"):
+            path = member(files.path, name)
+            if path is not None:
+                documents[name] = read_json(path, CONFIG_MAX_BYTES)
+        if "config.json" not in documents:
+            raise DraftproofError(
+                "DP401", "MODEL", f"{files.path} without config.json", "config.json", "Complete the download."
+            )
+        config = config_from_hf(documents["config.json"], documents.get("generation_config.json", {}))
+        weights = SafetensorsWeights(read_directory(files.path))
+    _check_tensors(config, weights)
+    return config, weights
+
+
+def _check_tensors(config: ModelConfig, weights: Weights) -> None:
+    expected = expected_tensors(config)
+    for name, shape in expected.items():
+        if name not in weights:
+            raise _tensor_fault(name, "nothing", f"a tensor of shape {list(shape)}")
+        if weights.shape(name) != shape:
+            raise _tensor_fault(name, f"shape {list(weights.shape(name))}", f"shape {list(shape)}")
+    for name in weights:
+        is_tied_head = config.tie_embeddings and name == "lm_head.weight"
+        if name not in expected and not is_tied_head and not name.endswith(_IGNORED_SUFFIXES):
+            raise _tensor_fault(name, f"a tensor of shape {list(weights.shape(name))}", "no such tensor")
+
+
+def _tensor_fault(name: str, found: str, expected: str) -> DraftproofError:
+    remedy = "Weights and configuration do not belong together: get both from the same source."
+    return DraftproofError("DP404", name, found, expected, remedy)
+
+
+def _choose_dtype(dtype: str) -> torch.dtype:
+    if dtype == "auto":
+        return torch.bfloat16 if has_native_bfloat16() else torch.float32
+    if dtype not in DTYPES:
+        raise DraftproofError("DP001", "dtype", dtype, f"auto, {', '.join(DTYPES)}", "Name one of these.")
+    return DTYPES[dtype]
+
+
+def _build(
+    config: ModelConfig, weights: Mapping[str, Tensor], dtype: torch.dtype, kernels: str
+) -> tuple[Model, str]:
+    if kernels not in ("auto", "native", "python"):
+        raise DraftproofError("DP001", "kernels", kernels, "auto, native or python", "Name one of these.")
+    if kernels == "python":
+        return Decoder(config, weights, dtype), "asked for"
+    from draftproof.models import native
+
+    try:
+        model = native.NativeModel(config, weights, dtype, torch.get_num_threads())
+        return model, native.status().reason
+    except DraftproofError as error:
+        if kernels == "native" or error.code != "DP702":
+            raise
+        return Decoder(config, weights, dtype), f"native kernels cannot be had: {error.found}"

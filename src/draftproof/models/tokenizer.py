@@ -1,0 +1,106 @@
+"""Text to token ids and back, with the model's own tokenizer.
+
+Called by the engine, the commands and the server. Stands on the `tokenizers` library: read from a directory's
+tokenizer.json, or built from a GGUF file's metadata (`tokenizer_gguf.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+
+import tokenizers
+
+from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, CheckpointFiles, broken, member, read_text
+from draftproof.checkpoints.gguf import read_gguf
+from draftproof.core.errors import DraftproofError
+from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
+
+
+class Tokenizer:
+    """Text ↔ token ids. Special tokens are recognised in text, as chat templates need it.
+
+    Decoding does not "clean up" spaces before punctuation: text comes back as it went in.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        """One more than the highest token id; a model may have more rows than that."""
+        added = backend.get_added_tokens_decoder()
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        self._added = {token_id: token.content for token_id, token in added.items()}
+
+    def encode(self, text: str, add_special: bool = False) -> list[int]:
+        """Token ids of `text`. `add_special` also adds what the model begins texts with, such as <s>: right for
+        raw prompts, wrong for rendered chats, whose template writes it."""
+        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special).ids
+        return ids
+
+    def decode(self, token_ids: Iterable[int], skip_special: bool = True) -> str:
+        """Text of the tokens; ids without a token stand for nothing, broken characters become U+FFFD."""
+        text: str = self._backend.decode(list(token_ids), skip_special_tokens=skip_special)
+        return text
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token by its spelling in the vocabulary, or None."""
+        token_id: int | None = self._backend.token_to_id(token)
+        return token_id
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What the token adds to a text, in bytes; b"" for an id without a token.
+
+        Exact also where a token is part of a character. Special tokens give their spelling.
+        """
+        if token_id in self._added:
+            return self._added[token_id].encode()
+        token: str | None = self._backend.id_to_token(token_id)
+        if token is None:
+            return b""
+        if self._is_byte_level:
+            alphabet = byte_of_character()
+            if all(character in alphabet for character in token):
+                return bytes(alphabet[character] for character in token)
+            return token.encode()
+        if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            return bytes([int(token[3:5], 16)])
+        return token.replace("▁", " ").encode()
+
+    @functools.cached_property
+    def _is_byte_level(self) -> bool:
+        return '"ByteLevel"' in json.dumps(json.loads(self._backend.to_str()).get("decoder"))
+
+
+@functools.cache
+def byte_of_character() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for characters from 256 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + rank): byte for rank, byte in enumerate(others)
+    }
+
+
+def load_tokenizer(files: CheckpointFiles) -> Tokenizer:
+    """The checkpoint's tokenizer. Raises DP405 if there is none or it is of another kind, DP402 if it is broken."""
+    if files.format == "gguf":
+        return Tokenizer(tokenizer_from_gguf(read_gguf(files.path).metadata))
+    path = member(files.path, "tokenizer.json")
+    if path is None:
+        raise DraftproofError(
+            "DP405",
+            "tokenizer",
+            f"{files.path} without tokenizer.json",
+            "tokenizer.json",
+            "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
+        )
+    text = read_text(path, TOKENIZER_MAX_BYTES)
+    try:
+        backend = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises bare Exception for whatever it cannot read
+        raise broken(path, f"{error}"[:300], "a tokenizer of the `tokenizers` library") from error
+    return Tokenizer(backend)
