@@ -150,8 +150,8 @@ class Sequence:
         assert self.finish_reason is not None
         assert self._ended_s is not None
         wants_logprobs = self.request.params.logprobs is not None
-        started_s = self._ended_s if self.started_s is None else self.started_s
         first_token_s = self._ended_s if self._first_token_s is None else self._first_token_s
+        started_s = first_token_s if self.started_s is None else self.started_s
         assert not wants_logprobs or len(self._logprobs) == self.num_output
         return RequestOutput(
             req_id=self.request.req_id,
