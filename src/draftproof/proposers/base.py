@@ -26,6 +26,8 @@ class SequenceView:
     prediction      the user's expected output as token ids; empty if none was given
     scope           requests share remembered text only within one scope (API key or cache_salt)
     depth           upper bound of drafted tokens per round that the request's configuration names
+    num_cheap       the first so many drafted tokens hardly lengthen the next pass; set by the engine, which knows
+                    how many requests share it (four rows cost about what one does where weights are streamed)
     """
 
     req_id: str
@@ -35,6 +37,7 @@ class SequenceView:
     prediction: Sequence[int] = ()
     scope: str = ""
     depth: int = 1
+    num_cheap: int = 3
     noise: NoiseKey = field(default_factory=lambda: NoiseKey(0, 0))
 
 

@@ -36,18 +36,21 @@ class CascadeProposer:
             part.observe(sequence, hidden)
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        drafts: list[DraftBatch] = [DraftBatch.chains([()])] * len(sequences)
+        drafts: dict[int, DraftBatch] = {}
         waiting = list(range(len(sequences)))
         for part in self._parts:
-            if not waiting:
-                break
             batch = part.propose([sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting])
             sizes = batch.node_offsets.diff().tolist()
-            for entry, idx in enumerate(waiting):
-                if sizes[entry]:
-                    drafts[idx] = batch.request(entry)
+            if not drafts and all(sizes):
+                return batch
+            drafts |= {idx: batch.request(entry) for entry, idx in enumerate(waiting) if sizes[entry]}
             waiting = [idx for entry, idx in enumerate(waiting) if not sizes[entry]]
-        return DraftBatch.concat(drafts)
+            if not waiting:
+                break
+        if not drafts:
+            return batch
+        nothing = DraftBatch.chains([()])
+        return DraftBatch.concat([drafts.get(idx, nothing) for idx in range(len(sequences))])
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for part in self._parts:

@@ -15,12 +15,10 @@ PRIOR_AGREEMENT = (0.25, 0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.95, 0.97
 """Share of guesses that came true after 0, 1, ... 8, 9 to 15, 16 to 31, 32 and more agreeing tokens."""
 PRIOR_WEIGHT = 6.0
 """How many observations the prior counts for."""
-NUM_CHEAP_TOKENS = 3
-"""Drafted tokens that hardly make a pass longer: four rows cost about what one does where weights are streamed."""
 CHEAP_FLOOR = 0.12
-"""Least chance of acceptance at which one of the first `NUM_CHEAP_TOKENS` is drafted."""
+"""Least chance of acceptance at which a token is drafted that hardly lengthens the pass."""
 FLOOR = 0.5
-"""Least chance of acceptance at which a later token is drafted."""
+"""Least chance of acceptance at which any other token is drafted."""
 DECAY = 0.97
 """Weight that an older observation keeps at each newer one of its class."""
 
@@ -39,8 +37,8 @@ class Evidence:
         row = _row(length)
         return self._agreed[row] / self._seen[row]
 
-    def num_worth(self, length: int, limit: int, shares: Sequence[float] = ()) -> int:
-        """Tokens worth drafting after `length` agreed, at most `limit`.
+    def num_worth(self, length: int, limit: int, num_cheap: int, shares: Sequence[float] = ()) -> int:
+        """Tokens worth drafting after `length` agreed, at most `limit`, of which `num_cheap` are nearly free.
 
         `shares` are, per token, the part of the occurrences that it has on its side where they disagree.
         """
@@ -49,7 +47,7 @@ class Evidence:
             survival *= self.chance(length + drafted)
             if drafted < len(shares):
                 survival *= shares[drafted]
-            if survival < (CHEAP_FLOOR if drafted < NUM_CHEAP_TOKENS else FLOOR):
+            if survival < (CHEAP_FLOOR if drafted < num_cheap else FLOOR):
                 return drafted
         return limit
 

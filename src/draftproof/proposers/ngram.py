@@ -83,7 +83,7 @@ class NGramProposer:
         position, length = found
         request.guess = continuation(text, position, limit)
         request.guess_length, request.guess_at = length, len(text)
-        return request.guess[: request.evidence.num_worth(length, limit)]
+        return request.guess[: request.evidence.num_worth(length, limit, sequence.num_cheap)]
 
     def _longest(self, index: Occurrences, text: list[int]) -> tuple[int, int] | None:
         """Position and agreeing length of the best occurrence."""

@@ -97,7 +97,7 @@ class PredictedProposer:
             return []
         request.guess = request.prediction[request.cursor : request.cursor + limit]
         request.guess_length = request.length
-        num_worth = request.evidence.num_worth(request.length, len(request.guess))
+        num_worth = request.evidence.num_worth(request.length, len(request.guess), sequence.num_cheap)
         return list(request.guess[:num_worth])
 
 
