@@ -38,6 +38,8 @@ _ULP = 2.0**-53
 # -log(u) >= 1 - u holds exactly; the slack covers the rounding of the logarithm and of the divisions.
 _SLACK = 1.0 + 1e-12
 _TILE = 32768
+# So few ids are hashed faster one by one than by two dozen tensor operations.
+_FEW = 32
 
 
 class Purpose(IntEnum):
@@ -107,6 +109,7 @@ def draw(weights: Tensor, streams: Sequence[int], num_draws: int = 1) -> Tensor:
             ids = row.nonzero().squeeze(1)
             row = row[ids]
         winners.append(_winners(row, ids, row_stream, num_draws))
+        assert len(winners[-1]) == num_draws, "fewer tokens of positive weight than draws"
     return torch.tensor(winners, dtype=torch.int64, device=weights.device).view(len(streams), num_draws)
 
 
@@ -120,6 +123,9 @@ def _winners(weights: Tensor, ids: Tensor | None, stream: int, num_draws: int) -
     hash.
     """
     best: list[tuple[float, int]] = []  # (-log(u) / w, id), ascending
+    if weights.shape[0] <= _FEW:
+        few_ids = torch.arange(weights.shape[0]) if ids is None else ids
+        return [token for _, token in _merge(best, weights, few_ids, stream, num_draws)]
     for start in range(0, weights.shape[0], _TILE):
         tile = weights[start : start + _TILE]
         stop = start + tile.shape[0]
@@ -133,7 +139,6 @@ def _winners(weights: Tensor, ids: Tensor | None, stream: int, num_draws: int) -
             continue
         rivals = (bounds <= limit).nonzero().squeeze(1)
         best = _merge(best, tile[rivals], tile_ids[rivals], stream, num_draws)
-    assert len(best) == num_draws, "fewer tokens of positive weight than draws"
     return [token for _, token in best]
 
 
