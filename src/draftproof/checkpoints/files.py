@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,21 +20,13 @@ _PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _GGUF_MAGIC = b"GGUF"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFiles:
-    """A checkpoint on disk: a safetensors directory or one GGUF file (`path` is what the user named)."""
-
-    path: Path
-    format: Literal["safetensors", "gguf"]
-
-
-def detect(path: Path) -> CheckpointFiles:
-    """Says which format lies at `path`.
+def detect(path: Path) -> Literal["safetensors", "gguf"]:
+    """Says which format lies at `path`: a safetensors directory or a GGUF file.
 
     Raises DP401 if there is nothing that could be a checkpoint, DP407 for pickled weights.
     """
     if path.is_dir():
-        return CheckpointFiles(path, _detect_directory(path))
+        return _detect_directory(path)
     if not path.exists():
         raise DraftproofError(
             "DP401",
@@ -48,7 +39,7 @@ def detect(path: Path) -> CheckpointFiles:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == _GGUF_MAGIC:
-        return CheckpointFiles(path, "gguf")
+        return "gguf"
     if path.suffix in _PICKLED_SUFFIXES or magic[:2] in (b"PK", b"\x80\x02", b"\x80\x04"):
         raise _pickled(path)
     if path.suffix == ".gguf":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftproof.checkpoints.files import broken
+from draftproof.checkpoints.files import broken, detect
 from draftproof.core.errors import DraftproofError
 
 MAX_METADATA_KEYS = 1 << 14
@@ -65,6 +65,15 @@ class GgufFile:
     path: Path
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
+
+
+Checkpoint = Path | GgufFile
+"""A safetensors directory, or a GGUF file whose header was read."""
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """What lies at `path`. Raises DP401, DP402, DP406 or DP407."""
+    return read_gguf(path) if detect(path) == "gguf" else path
 
 
 def read_gguf(path: Path) -> GgufFile:

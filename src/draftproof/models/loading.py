@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from draftproof.checkpoints.files import CONFIG_MAX_BYTES, CheckpointFiles, detect, member, read_json
-from draftproof.checkpoints.gguf import read_gguf
+from draftproof.checkpoints.files import CONFIG_MAX_BYTES, member, read_json
+from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.safetensors import read_directory
 from draftproof.core.errors import DraftproofError
 from draftproof.models.base import Model, ModelConfig
@@ -61,9 +61,9 @@ def load_model(
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype = _choose_dtype(dtype)
     path = resolve(model)
-    files = detect(path)
-    config, weights = load_weights(files)
-    tokenizer = load_tokenizer(files)
+    checkpoint = open_checkpoint(path)
+    config, weights = load_weights(checkpoint)
+    tokenizer = load_tokenizer(checkpoint)
     if tokenizer.vocab_size > config.vocab_size:
         raise DraftproofError(
             "DP405",
@@ -72,36 +72,36 @@ def load_model(
             f"at most {config.vocab_size}, the rows of the model's embedding",
             "Use the tokenizer that belongs to the model.",
         )
-    template = load_template(files)
+    template = load_template(checkpoint)
     decoder, reason = _build(config, weights, torch_dtype, kernels)
     return LoadedModel(decoder, tokenizer, template, path, reason)
 
 
-def load_weights(files: CheckpointFiles) -> tuple[ModelConfig, Weights]:
+def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
     """The configuration, and the tensors on demand under Transformers' names; all there, all of the right shape.
 
     Raises DP401 to DP407.
     """
     weights: Weights
-    if files.format == "gguf":
-        file = read_gguf(files.path)
+    if isinstance(checkpoint, GgufFile):
         factors = None
-        if ROPE_FREQS in file.tensors:
-            factors = tuple(read_gguf_tensor(files.path, file.tensors[ROPE_FREQS]).float().flatten().tolist())
-        config = config_from_gguf(file.metadata, file.tensors, factors)
-        weights = GgufWeights(file, config)
+        if ROPE_FREQS in checkpoint.tensors:
+            stored = read_gguf_tensor(checkpoint.path, checkpoint.tensors[ROPE_FREQS])
+            factors = tuple(stored.float().flatten().tolist())
+        config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors)
+        weights = GgufWeights(checkpoint, config)
     else:
         documents = {}
         for name in ("config.json", "generation_config.json"):
-            path = member(files.path, name)
+            path = member(checkpoint, name)
             if path is not None:
                 documents[name] = read_json(path, CONFIG_MAX_BYTES)
         if "config.json" not in documents:
             raise DraftproofError(
-                "DP401", "MODEL", f"{files.path} without config.json", "config.json", "Complete the download."
+                "DP401", "MODEL", f"{checkpoint} without config.json", "config.json", "Complete the download."
             )
         config = config_from_hf(documents["config.json"], documents.get("generation_config.json", {}))
-        weights = SafetensorsWeights(read_directory(files.path))
+        weights = SafetensorsWeights(read_directory(checkpoint))
     _check_tensors(config, weights)
     return config, weights
 

@@ -24,12 +24,11 @@ from jinja2.visitor import NodeTransformer
 
 from draftproof.checkpoints.files import (
     CONFIG_MAX_BYTES,
-    CheckpointFiles,
     member,
     read_json,
     read_text,
 )
-from draftproof.checkpoints.gguf import read_gguf
+from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
 
 MAX_STEPS = 1_000_000
@@ -92,17 +91,17 @@ class ChatTemplate:
         return self._compiled[source]
 
 
-def load_template(files: CheckpointFiles) -> ChatTemplate:
+def load_template(checkpoint: Checkpoint) -> ChatTemplate:
     """The template of a checkpoint, perhaps none. Raises DP402 for broken files."""
-    if files.format == "gguf":
-        return _from_gguf(read_gguf(files.path).metadata)
-    path = member(files.path, "tokenizer_config.json")
+    if isinstance(checkpoint, GgufFile):
+        return _from_gguf(checkpoint.metadata)
+    path = member(checkpoint, "tokenizer_config.json")
     config = {} if path is None else read_json(path, CONFIG_MAX_BYTES)
     found = config.get("chat_template")
-    document = member(files.path, "chat_template.json")
+    document = member(checkpoint, "chat_template.json")
     if document is not None:
         found = read_json(document, CONFIG_MAX_BYTES).get("chat_template")
-    plain = member(files.path, "chat_template.jinja")
+    plain = member(checkpoint, "chat_template.jinja")
     if plain is not None:
         found = read_text(plain, CONFIG_MAX_BYTES)
     if isinstance(found, str):

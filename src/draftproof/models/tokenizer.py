@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import tokenizers
 
-from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, CheckpointFiles, broken, member, read_text
-from draftproof.checkpoints.gguf import read_gguf
+from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_text
+from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
 
@@ -85,16 +85,16 @@ def byte_of_character() -> dict[str, int]:
     }
 
 
-def load_tokenizer(files: CheckpointFiles) -> Tokenizer:
+def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """The checkpoint's tokenizer. Raises DP405 if there is none or it is of another kind, DP402 if it is broken."""
-    if files.format == "gguf":
-        return Tokenizer(tokenizer_from_gguf(read_gguf(files.path).metadata))
-    path = member(files.path, "tokenizer.json")
+    if isinstance(checkpoint, GgufFile):
+        return Tokenizer(tokenizer_from_gguf(checkpoint.metadata))
+    path = member(checkpoint, "tokenizer.json")
     if path is None:
         raise DraftproofError(
             "DP405",
             "tokenizer",
-            f"{files.path} without tokenizer.json",
+            f"{checkpoint} without tokenizer.json",
             "tokenizer.json",
             "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
         )

@@ -10,11 +10,13 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gguf
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from draftproof.checkpoints.files import broken
@@ -43,8 +45,7 @@ _GGUF_STEMS = {
 ROPE_FREQS = "rope_freqs.weight"
 """A GGUF tensor that belongs to the configuration, not to the weights."""
 
-_ROWS_AT_ONCE = 64
-"""Rows of a quantised matrix that are handed to the library as one: it loops over rows in Python."""
+_VALUES_PER_PIECE = 1 << 17
 
 
 class Weights(Mapping[str, Tensor]):
@@ -153,12 +154,30 @@ def read_gguf_tensor(path: Path, tensor: GgufTensor) -> Tensor:
     stored = _SAFETENSORS_DTYPES.get(tensor.type_name)
     if stored is not None:
         return torch.frombuffer(content, dtype=stored).view(tensor.shape)
-    num_rows = math.prod(tensor.shape[:-1])
-    rows = np.frombuffer(content, dtype=np.uint8).reshape(num_rows, -1)
-    if num_rows % _ROWS_AT_ONCE == 0:
-        rows = rows.reshape(num_rows // _ROWS_AT_ONCE, -1)  # blocks do not know in which row they are
-    values = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[tensor.type_name])
-    return torch.from_numpy(values).view(tensor.shape)
+    return torch.from_numpy(_dequantize(np.frombuffer(content, np.uint8), tensor.type_name)).view(
+        tensor.shape
+    )
+
+
+def _dequantize(content: NDArray[np.uint8], type_name: str) -> NDArray[np.float32]:
+    """Blocks to values, in pieces that fit into the cache; the library's own entry is several times slower."""
+    quant_type = gguf.GGMLQuantizationType[type_name]
+    block_size, block_bytes = gguf.GGML_QUANT_SIZES[quant_type]
+    quant = getattr(gguf.quants, type_name)
+    blocks = content.reshape(-1, block_bytes)
+    values = np.empty((blocks.shape[0], block_size), np.float32)
+    blocks_per_piece = _VALUES_PER_PIECE // block_size
+    num_threads = torch.get_num_threads()
+
+    def convert(thread: int) -> None:
+        with np.errstate(all="ignore"):  # values that are not finite are found by `Weights`
+            for start in range(thread * blocks_per_piece, len(blocks), num_threads * blocks_per_piece):
+                piece = slice(start, start + blocks_per_piece)
+                values[piece] = quant.dequantize_blocks(blocks[piece])
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        list(pool.map(convert, range(num_threads)))
+    return values
 
 
 def read_bytes(path: Path, offset: int, num_bytes: int) -> bytearray:
