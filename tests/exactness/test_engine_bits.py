@@ -39,7 +39,9 @@ SEED = int(os.environ.get("DRAFTPROOF_TEST_SEED", time.time() // 86400))
 
 # K >= 1536 is where one row and several take different kernels in common libraries: both shapes have such a layer.
 SPECS = {
-    "llama": Spec(hidden=96, intermediate=1600, heads=6, kv_heads=2, head_dim=16, rope_scaling=LLAMA3_SCALING),
+    "llama": Spec(
+        hidden=96, intermediate=1600, heads=6, kv_heads=2, head_dim=16, rope_scaling=LLAMA3_SCALING
+    ),
     "qwen2": Spec(family="qwen2", hidden=1536, intermediate=256, layers=2, heads=12, kv_heads=2, tie=True),
 }
 NUM_MIXES = {"native": 60, "python": 24}
@@ -145,7 +147,9 @@ def _generate_intent(rng: random.Random, has_prediction: bool) -> SpeculationInt
 
 
 # Configurations that stand for test doubles; every other one gets the proposer that it names.
-DOUBLES = tuple(NGram(num_speculative_tokens=depth, prompt_lookup_min=9, prompt_lookup_max=9) for depth in range(2, 7))
+DOUBLES = tuple(
+    NGram(num_speculative_tokens=depth, prompt_lookup_min=9, prompt_lookup_max=9) for depth in range(2, 7)
+)
 
 
 def _create_with_doubles(
@@ -171,7 +175,7 @@ def run_alone(loaded: LoadedModel, request: Request) -> tuple[RequestOutput, lis
     """The request by itself, without speculation, prompt in one chunk."""
     engine = RecordingEngine(loaded, EngineConfig(max_num_seqs=1), create_proposer)
     plain = dataclasses.replace(request, intent=NoSpeculation())
-    output = [event.finished for event in engine.stream([plain]) if event.finished is not None][0]
+    output = next(event.finished for event in engine.stream([plain]) if event.finished is not None)
     engine.check_idle()
     return output, engine.logits[request.req_id]
 
@@ -227,7 +231,9 @@ def checkpoint_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["native-float32", "native-bfloat16", "python-float32", "python-bfloat16"])
+@pytest.fixture(
+    scope="module", params=["native-float32", "native-bfloat16", "python-float32", "python-bfloat16"]
+)
 def flavour(request: pytest.FixtureRequest) -> tuple[str, str]:
     kernels, dtype = request.param.split("-")
     return kernels, dtype
@@ -248,7 +254,14 @@ def test_generated_mixes_cover_the_space() -> None:
     """What the generator promises: over the mixes of one run every method and parameter takes part."""
     mixes = [generate_mix(SEED * 1000 + index, 384, 512) for index in range(max(NUM_MIXES.values()))]
     requests = [request for mix in mixes for request in mix.requests]
-    assert {type(request.intent) for request in requests} >= {NoSpeculation, NGram, Suffix, Cascade, Auto, Predicted}
+    assert {type(request.intent) for request in requests} >= {
+        NoSpeculation,
+        NGram,
+        Suffix,
+        Cascade,
+        Auto,
+        Predicted,
+    }
     assert {request.intent for request in requests} >= set(DOUBLES)
     fields = [field.name for field in dataclasses.fields(SamplingParams) if field.name != "allowed_token_ids"]
     for name in fields:

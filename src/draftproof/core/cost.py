@@ -15,8 +15,9 @@ class RoundCost:
     coordination_s  everything else of the round: scheduling, building inputs, verdicts, commit, streaming
     proposed        draft tokens put before the target
     accepted        of them accepted *and* emitted (counted after the stop rule)
-    emitted         tokens that reached the text, corrections and bonus tokens included
-    rows            rows of the pass (num_decode_rows + num_prefill_rows)
+    emitted         tokens that decoding put into the text, corrections and bonus tokens included; a request's
+                    first token comes out of its prompt's pass and is not counted here
+    num_decode_rows, num_prefill_rows   rows of the pass
     batch           requests that decoded in this round
     context         mean committed tokens of those requests
     """

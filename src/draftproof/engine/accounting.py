@@ -24,7 +24,7 @@ class RoundTimes:
 def round_cost(
     scheduled: list[Scheduled], judgements: list[Judgement], events: list[StreamEvent], times: RoundTimes
 ) -> RoundCost:
-    decoding = [item for item in scheduled if item.num_rows == 1 and item.samples]
+    decoding = [item for item in scheduled if item.decodes]
     num_proposed = sum(judged.num_proposed for judged in judgements)
     num_decode_rows = len(decoding) + num_proposed
     num_prefill_rows = sum(item.num_rows for item in scheduled) - len(decoding)
@@ -38,7 +38,7 @@ def round_cost(
         proposed=num_proposed,
         accepted=sum(len(event.draft.accepted) for event in events if event.draft is not None),
         emitted=sum(
-            len(event.token_ids) for item, event in zip(sampling, events, strict=True) if item.num_rows == 1
+            len(event.token_ids) for item, event in zip(sampling, events, strict=True) if item.decodes
         ),
         num_decode_rows=num_decode_rows,
         num_prefill_rows=num_prefill_rows,
@@ -51,7 +51,7 @@ def share_cost(cost: RoundCost, scheduled: list[Scheduled], judgements: list[Jud
     """Adds to each decoding request's counters its part of the round's times, by rows of the pass."""
     sampling = [item for item in scheduled if item.samples]
     for item, judged in zip(sampling, judgements, strict=True):
-        if item.num_rows == 1:
+        if item.decodes:
             share = (1 + judged.num_proposed) / cost.num_decode_rows
             item.sequence.stats.draft_s += cost.draft_s * share
             item.sequence.stats.verify_s += cost.verify_s * share

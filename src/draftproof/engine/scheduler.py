@@ -23,13 +23,15 @@ class Scheduled:
 
     num_rows   uncomputed tokens of the sequence that this pass computes (1 when decoding)
     samples    True when the pass reaches the last token, so that the round emits
+    decodes    False for a chunk of the prompt, also for its last, which yields the first token
     budget     most nodes a proposer may draft now; 0 for prompt chunks
     """
 
     sequence: Sequence
     num_rows: int
     samples: bool
-    budget: int
+    decodes: bool
+    budget: int = 0
 
 
 class Scheduler:
@@ -59,8 +61,8 @@ class Scheduler:
     def schedule(self) -> list[Scheduled]:
         """Decoding sequences first (one root row and their draft budget each), then prompt chunks, in order."""
         self._admit()
-        decoding = [sequence for sequence in self._running if sequence.num_uncomputed == 1]
-        prefilling = [sequence for sequence in self._running if sequence.num_uncomputed > 1]
+        decoding = [sequence for sequence in self._running if sequence.num_output]
+        prefilling = [sequence for sequence in self._running if not sequence.num_output]
         # Drafts may not take the rows that waiting prompts need to get on.
         rows_left = self._config.max_num_rows
         reserved = rows_left // 4 if prefilling else 0
@@ -68,13 +70,13 @@ class Scheduler:
         for position, sequence in enumerate(decoding):
             still_to_come = len(decoding) - position - 1
             budget = max(0, min(sequence.draft_budget, rows_left - reserved - 1 - still_to_come))
-            scheduled.append(Scheduled(sequence, 1, True, budget))
+            scheduled.append(Scheduled(sequence, 1, True, True, budget))
             rows_left -= 1 + budget
         for sequence in prefilling:
             num_rows = min(sequence.num_uncomputed, self._config.prefill_chunk, rows_left)
             if num_rows <= 0:
                 break
-            scheduled.append(Scheduled(sequence, num_rows, num_rows == sequence.num_uncomputed, 0))
+            scheduled.append(Scheduled(sequence, num_rows, num_rows == sequence.num_uncomputed, False))
             rows_left -= num_rows
         return scheduled
 

@@ -128,7 +128,7 @@ class Sequence:
             self._logprobs.extend(logprobs[: len(emitted)])
         self.sampling.commit(emitted)
         # The first token comes out of the prompt's pass, which is no round of decoding.
-        if num_proposed or self.num_output > len(emitted):
+        if self.num_output > len(emitted):
             self.stats.add_round(num_proposed, min(num_accepted, len(emitted)), len(emitted))
         return emitted
 
