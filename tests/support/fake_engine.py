@@ -20,8 +20,8 @@ from draftproof.engine.request import Request, RequestOutput, RoundDraft, Stream
 class CharacterTokenizer:
     """One token per character, its id the code point."""
 
-    def encode(self, text: str) -> list[int]:
-        return [ord(character) for character in text]
+    def encode(self, text: str, add_special: bool = False) -> list[int]:
+        return [ord(character) for character in ("^" if add_special else "") + text]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return "".join(chr(token) for token in token_ids)
@@ -73,7 +73,7 @@ class FakeEngine:
 
     def make_request(
         self,
-        prompt: str,
+        prompt: str | list[int],
         params: SamplingParams,
         *,
         intent: SpeculationIntent | None = None,
@@ -82,7 +82,7 @@ class FakeEngine:
     ) -> Request:
         return Request(
             req_id=f"fake-{next(self.ids)}",
-            prompt_token_ids=tuple(self.tokenizer.encode(prompt)),
+            prompt_token_ids=tuple(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt),
             params=params,
             intent=intent or NoSpeculation(),
             prediction=tuple(self.tokenizer.encode(prediction)),

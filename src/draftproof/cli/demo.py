@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,9 @@ EXAMPLES = (
 
 
 @click.command(
-    short_help="Measure speculation on the default model, end to end.", epilog=output.examples(*EXAMPLES)
+    name="demo",
+    short_help="Measure speculation on the default model, end to end.",
+    epilog=output.examples(*EXAMPLES),
 )
 @click.argument("model", default=DEFAULT_MODEL)
 @click.option(
@@ -59,7 +60,7 @@ def command(model: str, quick: bool, out: Path, as_json: bool, **model_flags: An
     description = engine.describe()
     announce_engine(description)
     settings = QUICK if quick else DemoSettings()
-    progress = ProgressLine()
+    progress = output.ProgressLine()
     try:
         result = Demo(engine, load_all(), settings, progress.show).run()
     finally:
@@ -83,24 +84,6 @@ def command(model: str, quick: bool, out: Path, as_json: bool, **model_flags: An
         )
         return output.FAULT
     return output.DONE
-
-
-class ProgressLine:
-    """One line on standard error that is written over and over; nothing where that is no terminal."""
-
-    def __init__(self) -> None:
-        self._visible = output.is_terminal("stderr")
-        self._started = time.monotonic()
-
-    def show(self, done: int, total: int, what: str) -> None:
-        if self._visible:
-            minutes, seconds = divmod(round(time.monotonic() - self._started), 60)
-            bar = ("█" * (20 * done // total)).ljust(20, "░")
-            click.echo(f"\r\x1b[K{bar} {done:>3}/{total} {minutes}:{seconds:02} {what}", nl=False, err=True)
-
-    def clear(self) -> None:
-        if self._visible:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _make_folder(out: Path) -> None:

@@ -48,7 +48,9 @@ EXAMPLES = (
 
 
 @click.command(
-    short_help="Answer one prompt, with or without speculation.", epilog=output.examples(*EXAMPLES)
+    name="generate",
+    short_help="Answer one prompt, with or without speculation.",
+    epilog=output.examples(*EXAMPLES),
 )
 @click.argument("model")
 @click.argument("stdin", required=False, metavar="[-]")
@@ -182,8 +184,13 @@ def _params(given: dict[str, Any]) -> SamplingParams:
 
 
 def _request(engine: Engine, asked: _Asked) -> Request:
-    text = asked.prompt if asked.raw else engine.render_chat([{"role": "user", "content": asked.prompt}])
-    return engine.make_request(text, asked.params, intent=asked.intent, prediction=asked.prediction)
+    """A chat's template writes what the model begins texts with; a raw prompt gets it from the tokenizer."""
+    prompt: str | list[int]
+    if asked.raw:
+        prompt = engine.tokenizer.encode(asked.prompt, add_special=True)
+    else:
+        prompt = engine.render_chat([{"role": "user", "content": asked.prompt}])
+    return engine.make_request(prompt, asked.params, intent=asked.intent, prediction=asked.prediction)
 
 
 def _run(engine: Engine, request: Request, show_drafts: bool, as_json: bool) -> RequestOutput:

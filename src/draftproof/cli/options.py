@@ -95,7 +95,7 @@ def model_options(command: Command) -> Command:
 def load_engine(
     model: str, flags: ModelOptions, on_unfit: OnUnfit = "refuse", max_num_seqs: int | None = None
 ) -> Engine:
-    """Loads a model by directory, GGUF file, hub id or catalogue name.
+    """Loads a model by directory, GGUF file or catalogue name; one of the catalogue is obtained first.
 
     Raises DP704 for a precision and DP703 for a device that this version does not have, DP602 without
     PyTorch, and whatever loading raises.
@@ -120,16 +120,28 @@ def load_engine(
         engine_class, config_class = _import_engine()
     except ModuleNotFoundError as error:
         raise missing_extra(error, "engine") from error
+    path = find_model(model)
     limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
     config = config_class(cache_bytes=flags.memory, on_unfit=on_unfit, **limits)
     return engine_class.load(
-        model,
+        path,
         dtype=flags.dtype,
         kernels=flags.kernels,
         threads=flags.threads,
         device=flags.device,
         config=config,
     )
+
+
+def find_model(model: str) -> Path:
+    """The path of a model; one of the catalogue is obtained first, with a progress line. Raises DP401, DP601."""
+    from draftproof.models.catalogue import resolve
+
+    line = output.ProgressLine()
+    try:
+        return resolve(model, lambda what, done, total: line.show(done, total, f"{what} {model}"))
+    finally:
+        line.clear()
 
 
 def _import_engine() -> tuple[type[Engine], type[EngineConfig]]:

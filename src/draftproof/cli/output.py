@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 
@@ -43,6 +44,24 @@ def is_terminal(stream_name: str) -> bool:
 def wants_colour(stream_name: str) -> bool:
     """A terminal that takes colours, and nobody asked for none (https://no-color.org)."""
     return is_terminal(stream_name) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class ProgressLine:
+    """One line on standard error that is written over and over; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._visible = is_terminal("stderr")
+        self._started = time.monotonic()
+
+    def show(self, done: int, total: int, what: str) -> None:
+        if self._visible:
+            minutes, seconds = divmod(round(time.monotonic() - self._started), 60)
+            bar = ("█" * (20 * done // total)).ljust(20, "░")
+            click.echo(f"\r\x1b[K{bar} {done:>3}/{total} {minutes}:{seconds:02} {what}", nl=False, err=True)
+
+    def clear(self) -> None:
+        if self._visible:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def report_mistake(error: DraftproofError, as_json: bool, usage: str | None = None) -> int:

@@ -19,7 +19,9 @@ EXAMPLES = (
 
 
 @click.command(
-    short_help="Say what is installed and how models would run here.", epilog=output.examples(*EXAMPLES)
+    name="version",
+    short_help="Say what is installed and how models would run here.",
+    epilog=output.examples(*EXAMPLES),
 )
 @json_option
 def command(as_json: bool) -> int:
@@ -83,7 +85,7 @@ def _engine_choices() -> tuple[dict[str, object], bool | None]:
         reason = f"{mistake.found}. {mistake.remedy}"
         return {"auto": "none", "native_available": False, "reason": reason, "details": ""}, None
     found = status()
-    kernels = {
+    kernels: dict[str, object] = {
         "auto": "native" if found.available else "python",
         "native_available": found.available,
         "reason": found.reason,

@@ -64,7 +64,7 @@ def test_prompt_from_a_file_from_standard_input_and_raw(invoke, engine: FakeEngi
     assert invoke("generate", "m", "--prompt-file", str(tmp_path / "prompt.txt"), "--raw").status == 0
     assert invoke("generate", "m", "-", stdin="Käse".encode()).status == 0
     prompts = [engine.tokenizer.decode(request.prompt_token_ids) for request in engine.requests]
-    assert prompts == ["Grüße\n", "<user>Käse\n<assistant>"]
+    assert prompts == ["^Grüße\n", "<user>Käse\n<assistant>"]
 
 
 def test_sampling_flags_reach_the_request(invoke, engine: FakeEngine) -> None:
