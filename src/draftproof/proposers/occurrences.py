@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 class Occurrences:
     """Index over one growing text, which the caller owns and passes in; text once indexed must not change.
 
-    `sizes` are the n-gram sizes that can be looked up. `forget` drops the oldest positions, so that a text which
-    is cut at its front (a bounded pool) needs no rebuilding; positions count from the very first token ever seen.
+    `sizes` are the n-gram sizes that can be looked up. `forget` drops the oldest tokens, so that a text which is
+    cut at its front (a bounded pool) needs no rebuilding; positions count from the very first token ever seen.
     """
 
     __slots__ = ("_latest", "_oldest", "_previous", "num_indexed", "sizes")
@@ -51,16 +51,16 @@ class Occurrences:
         """Positions that followed `ngram`, newest first; `size` is its length and one of `sizes`."""
         previous = self._previous[size]
         position = self._latest[size].get(ngram)
-        while position is not None and position >= self._oldest:
+        while position is not None and position - size >= self._oldest:
             yield position
             position = previous[position - self._oldest]
 
     def forget(self, text: Sequence[int | None], base: int, num_tokens: int) -> None:
-        """Drops positions below `base + num_tokens`; `text` still holds the tokens to be dropped."""
+        """Drops n-grams that touch a token below `base + num_tokens`; `text` still holds those tokens."""
         oldest = base + num_tokens
         for size in self.sizes:
             latest, previous = self._latest[size], self._previous[size]
-            for position in range(max(self._oldest, base + size), min(oldest, self.num_indexed)):
+            for position in range(base + size, min(oldest + size, self.num_indexed)):
                 ngram = tuple(text[position - base - size : position - base])
                 if latest.get(ngram) == position:
                     del latest[ngram]

@@ -108,7 +108,7 @@ class SuffixProposer:
         pool = self._pools.get(sequence.scope)
         best: list[_Occurrence] = []
         for size in reversed(self._sizes):
-            if size > len(text) or best:
+            if best:
                 break
             ngram = tuple(text[-size:])
             for position in islice(index.followers(size, ngram), MAX_CANDIDATES):

@@ -1,0 +1,46 @@
+"""Every method of the speculation object that proposes has one row, and the row builds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftproof.core.intent import METHODS as INTENTS
+from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted, Suffix
+from draftproof.core.params import SamplingParams
+from draftproof.proposers.base import SequenceView
+from draftproof.proposers.registry import METHODS, create_proposer
+
+
+def test_one_row_per_method_that_proposes() -> None:
+    assert set(METHODS) == set(INTENTS) - {"none"}
+
+
+@pytest.mark.parametrize(
+    "intent", [NGram(), Suffix(), Predicted(), Auto(), Cascade(proposers=(NGram(), Suffix()))]
+)
+def test_a_proposer_bears_the_name_of_its_method(intent: NGram | Suffix | Predicted | Auto | Cascade) -> None:
+    assert create_proposer(intent).name == intent.method
+
+
+def test_plain_decoding_has_no_proposer() -> None:
+    with pytest.raises(AssertionError):
+        create_proposer(NoSpeculation())
+
+
+def test_each_part_of_a_cascade_keeps_its_own_depth() -> None:
+    text = [*range(40), *range(20)]
+    intent = Cascade(proposers=(Predicted(num_speculative_tokens=12), NGram(num_speculative_tokens=3)))
+    proposer = create_proposer(intent)
+    sequence = SequenceView("r", text, len(text), SamplingParams(), depth=intent.num_speculative_tokens)
+    proposer.begin(sequence)
+    assert proposer.propose([sequence], [16]).tokens.tolist() == [20, 21, 22]
+
+
+def test_auto_prefers_the_prediction_then_own_text() -> None:
+    text = [*range(40), *range(20)]
+    proposer = create_proposer(Auto())
+    plain = SequenceView("p", text, len(text), SamplingParams(), depth=2)
+    hinted = SequenceView("h", list(text), len(text), SamplingParams(), prediction=[77, 78, 79], depth=2)
+    proposer.begin(plain)
+    proposer.begin(hinted)
+    assert proposer.propose([plain, hinted], [2, 2]).tokens.tolist() == [20, 21, 77, 78]
