@@ -1,0 +1,199 @@
+"""The pure decoder: Transformers' logits on the same weights, and equal bits however rows are grouped."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from draftproof.checkpoints.gguf import open_checkpoint
+from draftproof.models.base import ForwardBatch
+from draftproof.models.decoder import Decoder, silu
+from draftproof.models.loading import load_weights
+from support.checkpoints import (
+    K_QUANT,
+    LLAMA3_SCALING,
+    TINY,
+    WIDE,
+    WIDE_HIDDEN,
+    Spec,
+    build_weights,
+    write_checkpoint,
+    write_gguf,
+)
+from support.passes import blocks_for, forward, logits_in_chunks, segment
+
+transformers = pytest.importorskip("transformers")
+
+SPECS = {
+    "llama": TINY,
+    "llama tied": replace(TINY, tie=True, seed=1),
+    "llama3 rope, transformers 4": replace(TINY, rope_scaling=LLAMA3_SCALING, rope_theta=500000.0),
+    "llama3 rope, transformers 5": replace(TINY, rope_scaling=LLAMA3_SCALING, config_style="transformers5"),
+    "llama biases, head_dim, shards": replace(
+        TINY, attention_bias=True, mlp_bias=True, head_dim=32, num_shards=3, seed=2
+    ),
+    "one key/value head": replace(TINY, kv_heads=1),
+    "a key/value head for each head": replace(TINY, kv_heads=4),
+    "qwen2": replace(TINY, family="qwen2"),
+    "qwen2 tied, transformers 5": replace(
+        TINY, family="qwen2", tie=True, config_style="transformers5", seed=3
+    ),
+    "inner dimension 1536": WIDE,
+}
+
+
+def load(path: Path, dtype: torch.dtype = torch.float32) -> Decoder:
+    config, weights = load_weights(open_checkpoint(path))
+    return Decoder(config, weights, dtype)
+
+
+def reference(directory: Path, token_ids: list[int], **options: str) -> Tensor:
+    """Transformers' logits, float32 [num_tokens, vocab]."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, **options)
+    with torch.no_grad():
+        logits: Tensor = model(torch.tensor([token_ids])).logits[0]
+    return logits
+
+
+def tokens(num_tokens: int, vocab: int, seed: int = 0) -> list[int]:
+    return random.Random(seed).choices(range(vocab), k=num_tokens)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_logits_equal_those_of_transformers(tmp_path: Path, name: str) -> None:
+    spec = SPECS[name]
+    path = write_checkpoint(tmp_path, spec)
+    token_ids = tokens(100, spec.vocab)
+    logits = logits_in_chunks(load(path), token_ids, [7, 1, 40])
+    torch.testing.assert_close(logits, reference(path, token_ids), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize(
+    "kind",
+    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"],
+)
+def test_logits_of_gguf_files_equal_those_of_transformers(tmp_path: Path, kind: str, family: str) -> None:
+    path = write_gguf(tmp_path / "model.gguf", replace(K_QUANT, layers=1, context=64), kind, family=family)
+    token_ids = tokens(40, K_QUANT.vocab)
+    logits = logits_in_chunks(load(path), token_ids, [40])
+    torch.testing.assert_close(
+        logits, reference(tmp_path, token_ids, gguf_file="model.gguf"), rtol=0, atol=1e-4
+    )
+
+
+def test_gguf_with_rope_divisors_equals_the_rule_in_a_directory(tmp_path: Path) -> None:
+    spec = replace(TINY, rope_scaling=LLAMA3_SCALING)
+    token_ids = tokens(100, spec.vocab)
+    by_rule = logits_in_chunks(load(write_checkpoint(tmp_path / "hf", spec)), token_ids, [100])
+    by_divisors = logits_in_chunks(load(write_gguf(tmp_path / "m.gguf", spec)), token_ids, [100])
+    torch.testing.assert_close(by_divisors, by_rule, rtol=0, atol=1e-4)
+    plain = logits_in_chunks(load(write_gguf(tmp_path / "p.gguf", TINY)), token_ids, [100])
+    assert not torch.allclose(plain, by_rule, atol=1e-2)
+
+
+@pytest.fixture(scope="module", params=["wide", "wide hidden", "qwen2", "one group"])
+def spec(request: pytest.FixtureRequest) -> Spec:
+    specs = {
+        "wide": WIDE,
+        "wide hidden": replace(WIDE_HIDDEN, layers=1),
+        "qwen2": replace(TINY, family="qwen2"),
+        "one group": replace(TINY, kv_heads=4, head_dim=8),
+    }
+    return specs[request.param]
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def decoder(spec: Spec, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Decoder:
+    return load(write_checkpoint(tmp_path_factory.mktemp("model"), spec), getattr(torch, request.param))
+
+
+def test_bits_do_not_depend_on_chunks(decoder: Decoder) -> None:
+    token_ids = tokens(80, decoder.config.vocab_size)
+    one_by_one = logits_in_chunks(decoder, token_ids, [1])
+    for chunks in ([80], [3, 2, 5], [31, 1, 33], [79, 1], [5, 64, 7, 4]):
+        assert torch.equal(logits_in_chunks(decoder, token_ids, chunks), one_by_one), chunks
+
+
+@pytest.mark.parametrize("num_threads", [2, 3])
+def test_bits_do_not_depend_on_chunks_with_more_threads(decoder: Decoder, num_threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        token_ids = tokens(60, decoder.config.vocab_size)
+        whole = logits_in_chunks(decoder, token_ids, [60])
+        for chunks in ([50, 1], [33, 2, 5, 7]):
+            assert torch.equal(logits_in_chunks(decoder, token_ids, chunks), whole), chunks
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_bits_do_not_depend_on_other_sequences(decoder: Decoder) -> None:
+    vocab = decoder.config.vocab_size
+    texts = [tokens(length, vocab, seed) for seed, length in enumerate((70, 33, 64, 5))]
+    alone = [logits_in_chunks(decoder, text, [len(text)])[-3:] for text in texts]
+    cache = decoder.new_cache(40)
+    block_lists = [blocks_for(70, first=10 * rank) for rank in range(4)]
+    for text, block_ids in zip(texts, block_lists, strict=True):
+        forward(decoder, cache, text[:-3], [segment(block_ids, 0, len(text) - 3)])
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0]):
+        segments = [
+            segment(block_lists[rank], len(texts[rank]) - 3, 3, 3 * place) for place, rank in enumerate(order)
+        ]
+        together = forward(decoder, cache, [token for rank in order for token in texts[rank][-3:]], segments)
+        assert torch.equal(together, torch.cat([alone[rank] for rank in order]))
+
+
+def test_a_tree_gives_each_path_the_bits_of_a_chain(decoder: Decoder) -> None:
+    vocab = decoder.config.vocab_size
+    prompt = tokens(40, vocab)
+    parents = [0, 0, 1, 0, 3, 3, 2]
+    drafted = tokens(len(parents), vocab, seed=5)
+    block_ids = blocks_for(64)
+    cache = decoder.new_cache(block_ids[-1] + 1)
+    forward(decoder, cache, prompt, [segment(block_ids, 0, len(prompt))])
+    tree = forward(decoder, cache, drafted, [segment(block_ids, len(prompt), len(parents), parents=parents)])
+    for row in range(len(parents)):
+        path = [row]
+        while path[0]:
+            path.insert(0, parents[path[0]])
+        chain = logits_in_chunks(decoder, prompt + [drafted[node] for node in path], [len(prompt), 1])
+        assert torch.equal(tree[row], chain[-1]), row
+
+
+def test_only_wanted_rows_get_logits(decoder: Decoder) -> None:
+    token_ids = tokens(20, decoder.config.vocab_size)
+    everything = logits_in_chunks(decoder, token_ids, [20])
+    for rows in ([19], [3, 19], [19, 3, 3], []):
+        batch = ForwardBatch(
+            torch.tensor(token_ids),
+            torch.arange(20),
+            [segment([0], 0, 20)],
+            torch.tensor(rows, dtype=torch.int64),
+        )
+        assert torch.equal(decoder.forward(batch, decoder.new_cache(1)), everything[rows])
+
+
+def test_bfloat16_stores_weights_and_cache_in_bfloat16(tmp_path: Path) -> None:
+    spec = replace(TINY, seed=4)
+    token_ids = tokens(50, spec.vocab)
+    model = load(write_checkpoint(tmp_path, spec), torch.bfloat16)
+    assert model.new_cache(2).data.dtype == torch.bfloat16
+    rounded = {name: weight.bfloat16().float() for name, weight in build_weights(spec).items()}
+    exact = logits_in_chunks(Decoder(model.config, rounded, torch.float32), token_ids, [50])
+    coarse = logits_in_chunks(model, token_ids, [50])
+    assert not torch.equal(coarse, exact)
+    assert (coarse - exact).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_silu_has_the_same_bits_at_every_place() -> None:
+    x = torch.randn(40_000, generator=torch.Generator().manual_seed(0)) * 4
+    whole = silu(x)
+    torch.testing.assert_close(whole, torch.nn.functional.silu(x))
+    for start, length in ((0, 1), (3, 7), (100, 15), (1000, 33), (5, 39_000)):
+        assert torch.equal(silu(x[start : start + length].clone()), whole[start : start + length])
