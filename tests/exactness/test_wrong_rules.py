@@ -3,7 +3,6 @@ ones."""
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -11,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from draftproof.verify import oracle
-
-sys.path.insert(0, str(Path(__file__).parent))
-import wrong_rules
+from exactness import wrong_rules
 
 DOCS = Path(__file__).parents[2] / "docs" / "exactness.md"
 
