@@ -255,13 +255,13 @@ void dp_argmax_rows(const float* logits, int64_t num_rows, int64_t vocab_size, i
 int64_t dp_read_memory(const void* data, int64_t bytes, int32_t threads) {
     std::atomic<int64_t> total{0};
     auto job = [&](dp::Team& team, int) {
-        constexpr int64_t PIECE = 1 << 16;
+        constexpr int64_t PIECE = 1 << 16, AHEAD = 8192;
         team.share(int(bytes / PIECE), [&](int first, int last) {
             dp::int8v sums[4] = {};
             const char* from = static_cast<const char*>(data);
             for (int64_t at = first * PIECE; at < last * PIECE; at += 128) {
-                __builtin_prefetch(from + at + dp::PREFETCH_BYTES);
-                __builtin_prefetch(from + at + dp::PREFETCH_BYTES + 64);
+                __builtin_prefetch(from + at + AHEAD);
+                __builtin_prefetch(from + at + AHEAD + 64);
                 for (int part = 0; part < 4; ++part)
                     sums[part] = sums[part] + dp::load<dp::int8v>(from + at + part * 32);
             }

@@ -17,7 +17,7 @@
 namespace dp {
 
 constexpr int PANEL = 2 * WIDE;   // channels of a panel
-constexpr int K_BLOCK_MAX = 512;  // inputs of a block at most
+constexpr int K_BLOCK_MAX = 256;  // inputs of a block at most
 constexpr int ROW_TILE = 6;       // rows that a panel is multiplied with at a time
 constexpr int ROW_BLOCK = 48;     // rows whose sums are kept while the inputs are walked through
 constexpr int PANEL_GROUP = 8;    // panels that share a row tile while it lies in the first-level cache
@@ -91,24 +91,25 @@ struct Rows {
     float* row(int index) const { return data + size_t(index) * stride; }
 };
 
-constexpr int PREFETCH_BYTES = 2048;
+constexpr int UNROLLED = 4;  // inputs between two requests to memory
 
 // sums[r] (+)= block of w times x[r], for R rows and P panels; sums holds P * PANEL floats of a row together.
-template <class T, int R, int P>
-[[gnu::noinline]] void multiply_block(const T* w, size_t panel_stride, const Rows& x, int k_count, bool first, const Rows& sums) {
+// Meanwhile asks for a share of the weights at `ahead`, the whole of the next block if it alone passes over this
+// one, half of it if another call does so too: then memory answers while all of them compute.
+template <class T, int R, int P, int Calls>
+[[gnu::noinline]] void multiply_block(const T* w, size_t panel_stride, const Rows& x, int k_count, bool first,
+                                      const Rows& sums, const T* next) {
+    constexpr int LINES = UNROLLED * PANEL * int(sizeof(T)) / int(LINE_BYTES) / Calls;
     vecw acc[R][2 * P];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
         for (int half = 0; half < 2 * P; ++half) acc[r][half] = vecw{};
-#pragma GCC unroll 4
-    for (int k = 0; k < k_count; ++k) {
+    const auto step = [&](int k) __attribute__((always_inline)) {
 #pragma GCC unroll 16
         for (int p = 0; p < P; ++p) {
-            const T* words = w + p * panel_stride + size_t(k) * PANEL;
             vecw low, high;
-            read_pair(words, low, high);
-            __builtin_prefetch(reinterpret_cast<const char*>(words) + PREFETCH_BYTES);
+            read_pair(w + p * panel_stride + size_t(k) * PANEL, low, high);
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
                 const vecw value = splat<vecw>(x.data[r * x.stride + k]);
@@ -116,7 +117,19 @@ template <class T, int R, int P>
                 acc[r][2 * p + 1] = fma(high, value, acc[r][2 * p + 1]);
             }
         }
+    };
+    const char* ahead = reinterpret_cast<const char*>(next);
+    int k = 0;
+    for (; k + UNROLLED <= k_count; k += UNROLLED, ahead += LINES * LINE_BYTES) {
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int line = 0; line < LINES; ++line)
+                __builtin_prefetch(ahead + p * panel_stride * sizeof(T) + line * LINE_BYTES);
+#pragma GCC unroll 16
+        for (int inner = 0; inner < UNROLLED; ++inner) step(k + inner);
     }
+    for (; k < k_count; ++k) step(k);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
@@ -126,56 +139,61 @@ template <class T, int R, int P>
         }
 }
 
-template <class T, int P>
-inline void multiply_rows(int num_rows, const T* w, size_t panel_stride, const Rows& x, int k_count, bool first,
-                          const Rows& sums) {
+// multiply_block for 1 to ROW_TILE rows of one panel.
+template <class T, int Calls>
+inline void multiply_tile(int num_rows, const T* w, const Rows& x, int k_count, bool first, const Rows& sums,
+                          const T* next) {
     switch (num_rows) {
-        case 1: return multiply_block<T, 1, P>(w, panel_stride, x, k_count, first, sums);
-        case 2: return multiply_block<T, 2, P>(w, panel_stride, x, k_count, first, sums);
-        case 3: return multiply_block<T, 3, 1>(w, panel_stride, x, k_count, first, sums);
-        case 4: return multiply_block<T, 4, 1>(w, panel_stride, x, k_count, first, sums);
-        case 5: return multiply_block<T, 5, 1>(w, panel_stride, x, k_count, first, sums);
-        default: return multiply_block<T, 6, 1>(w, panel_stride, x, k_count, first, sums);
+        case 1: return multiply_block<T, 1, 1, Calls>(w, 0, x, k_count, first, sums, next);
+        case 2: return multiply_block<T, 2, 1, Calls>(w, 0, x, k_count, first, sums, next);
+        case 3: return multiply_block<T, 3, 1, Calls>(w, 0, x, k_count, first, sums, next);
+        case 4: return multiply_block<T, 4, 1, Calls>(w, 0, x, k_count, first, sums, next);
+        case 5: return multiply_block<T, 5, 1, Calls>(w, 0, x, k_count, first, sums, next);
+        default: return multiply_block<T, 6, 1, Calls>(w, 0, x, k_count, first, sums, next);
     }
 }
 
-// How `num_rows` rows are cut into tiles of nearly equal size.
-inline int tile_rows(int num_rows) {
-    const int tiles = (num_rows + ROW_TILE - 1) / ROW_TILE;
-    return (num_rows + tiles - 1) / tiles;
+// One block of one panel times up to ROW_BLOCK rows, in tiles of nearly equal size.
+template <class T>
+inline void multiply_tiles(int num_rows, const T* w, const Rows& x, int k_count, bool first, const Rows& sums,
+                           const T* next) {
+    const int num_tiles = (num_rows + ROW_TILE - 1) / ROW_TILE, size = (num_rows + num_tiles - 1) / num_tiles;
+    if (num_tiles == 1) return multiply_tile<T, 1>(num_rows, w, x, k_count, first, sums, next);
+    for (int row = 0; row < num_rows; row += size) {
+        const int rows = num_rows - row < size ? num_rows - row : size;
+        const T* share = row < 2 * size ? next + size_t(row / size) * (k_count * PANEL / 2) : w;
+        multiply_tile<T, 2>(rows, w, {x.row(row), x.stride}, k_count, first, {sums.row(row), sums.stride}, share);
+    }
 }
 
 // The panels [first, last) times all rows. `finish(panel, row, sums)` receives the PANEL sums of each row.
 template <class T, class Finish>
 void multiply_panels(const Matrix<T>& matrix, int first, int last, const Rows& x, int num_rows, Finish finish) {
-    alignas(LINE_BYTES) float storage[ROW_BLOCK * PANEL_GROUP * PANEL];
+    constexpr size_t STRIDE = PANEL_GROUP * PANEL;
+    alignas(LINE_BYTES) float sums[ROW_BLOCK * STRIDE];
     const size_t panel_stride = size_t(PANEL) * matrix.num_inputs;
     const int group_size = num_rows <= 2 ? 2 : num_rows <= 2 * ROW_TILE ? 1 : PANEL_GROUP;
     for (int panel = first; panel < last; panel += group_size) {
         const int group = last - panel < group_size ? last - panel : group_size;
         for (int row = 0; row < num_rows; row += ROW_BLOCK) {
             const int block = num_rows - row < ROW_BLOCK ? num_rows - row : ROW_BLOCK;
-            const int tile = tile_rows(block);
             for (int k = 0; k < matrix.num_inputs; k += matrix.k_block) {
                 const int k_left = matrix.num_inputs - k, k_count = k_left < matrix.k_block ? k_left : matrix.k_block;
-                const T* w = matrix.panel(panel) + size_t(k) * PANEL;
-                for (int r = 0; r < block; r += tile) {
-                    const int rows = block - r < tile ? block - r : tile;
-                    const Rows tile_x{x.row(row + r) + k, x.stride};
-                    float* sums = storage + r * PANEL_GROUP * PANEL;
-                    if (rows <= 2 && group == 2) {
-                        multiply_rows<T, 2>(rows, w, panel_stride, tile_x, k_count, k == 0, {sums, PANEL_GROUP * PANEL});
-                        continue;
-                    }
-                    for (int g = 0; g < group; ++g) {
-                        multiply_rows<T, 1>(rows, w + g * panel_stride, panel_stride, tile_x, k_count, k == 0,
-                                            {sums + g * PANEL, PANEL_GROUP * PANEL});
+                const T *w = matrix.panel(panel) + size_t(k) * PANEL, *next = w + size_t(k_count) * PANEL;
+                const Rows block_x{x.row(row) + k, x.stride};
+                if (num_rows == 1 && group == 2) {
+                    multiply_block<T, 1, 2, 1>(w, panel_stride, block_x, k_count, k == 0, {sums, STRIDE}, next);
+                } else if (num_rows == 2 && group == 2) {
+                    multiply_block<T, 2, 2, 1>(w, panel_stride, block_x, k_count, k == 0, {sums, STRIDE}, next);
+                } else {
+                    for (int g = 0; g < group; ++g, w += panel_stride) {
+                        multiply_tiles(block, w, block_x, k_count, k == 0, {sums + g * PANEL, STRIDE},
+                                       g + 1 < group ? w + panel_stride : next);
                     }
                 }
             }
             for (int r = 0; r < block; ++r)
-                for (int g = 0; g < group; ++g)
-                    finish(panel + g, row + r, storage + (r * PANEL_GROUP + g) * PANEL);
+                for (int g = 0; g < group; ++g) finish(panel + g, row + r, sums + r * STRIDE + g * PANEL);
         }
     }
 }

@@ -184,12 +184,13 @@ template <class T> class Forward {
         rotate(from, rotated, cos_of(row), sin_of(row), s_.head_dim, 1.0f);
         T* key = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
         T* value = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-        for (int d = 0; d < s_.head_dim; ++d) {
-            key[d] = from_float<T>(rotated[d]);
-            value[d] = from_float<T>(from[w_.kv_size + d]);
+        for (int d = 0; d < s_.head_dim; d += LANES) {
+            store8(key + d, load<vec8>(rotated + d));
+            store8(value + d, load<vec8>(from + w_.kv_size + d));
         }
     }
 
+    // The keys first .. first + BLOCK of a row, as far as it sees them. Asks memory for them as well.
     void gather(int layer, const Row& row, const Segment& segment, int kv_head, int first, Chunk<T>& chunk) const {
         const int left = row.num_visible - first;
         chunk.count = left < BLOCK ? left : BLOCK;
@@ -198,6 +199,11 @@ template <class T> class Forward {
             chunk.keys[key] = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
             chunk.values[key] = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
         }
+        for (int key = 0; key < chunk.count; ++key)
+            for (size_t byte = 0; byte < s_.head_dim * sizeof(T); byte += LINE_BYTES) {
+                __builtin_prefetch(reinterpret_cast<const char*>(chunk.keys[key]) + byte);
+                __builtin_prefetch(reinterpret_cast<const char*>(chunk.values[key]) + byte);
+            }
     }
 
     // First key of a row that is not in a chunk shared with later rows: those lie in full chunks of the context,
@@ -214,27 +220,51 @@ template <class T> class Forward {
         const float scale = 1.0f / __builtin_sqrtf(float(hd));
         for (int query = 0; query < queries.num; ++query) {
             const int row = item.first_row + query / heads, head = item.first_head + query % heads;
-            rotate(space_.qkv.row(row) + head * hd, queries.q + query * hd, cos_of(row), sin_of(row), hd, scale);
-        }
-        Chunk<T> chunk;
-        int first_row = item.first_row;  // rows before it have taken all their shared chunks
-        for (int key = 0;; key += BLOCK) {
-            while (first_row < item.last_row && first_own_key(plan_.rows[first_row], segment) <= key) ++first_row;
-            if (first_row == item.last_row) break;
-            gather(layer, plan_.rows[first_row], segment, item.kv_head, key, chunk);
-            attend(chunk, queries.from((first_row - item.first_row) * heads));
-        }
-        for (int row = item.first_row; row < item.last_row; ++row) {
-            const Row& own_row = plan_.rows[row];
-            const Queries rest = queries.part((row - item.first_row) * heads, heads);
-            for (int key = first_own_key(own_row, segment); key < own_row.num_visible; key += BLOCK) {
-                gather(layer, own_row, segment, item.kv_head, key, chunk);
-                attend(chunk, rest);
+            alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
+            rotate(space_.qkv.row(row) + head * hd, rotated, cos_of(row), sin_of(row), hd, scale);
+            for (int d = 0; d < hd; d += 2 * LANES) {
+                vec8 first, second;
+                to_halves<T>(rotated + d, first, second);
+                store(queries.q + query * hd + d, first);
+                store(queries.q + query * hd + d + LANES, second);
             }
+        }
+        attend_shared(layer, item, segment, queries);
+        for (int row = item.first_row; row < item.last_row; ++row) {
+            const Queries rest = queries.part((row - item.first_row) * heads, heads);
+            attend_own(layer, item, segment, plan_.rows[row], rest);
             float* to = space_.attended.row(row) + item.first_head * hd;
             for (int head = 0; head < heads; ++head)
-                for (int d = 0; d < hd; d += LANES)
-                    store(to + head * hd + d, load<vec8>(rest.out + head * hd + d) / splat<vec8>(rest.sum[head]));
+                for (int d = 0; d < hd; d += 2 * LANES) {
+                    const float* out = rest.out + head * hd + d;
+                    const vec8 sum = splat<vec8>(rest.sum[head]);
+                    from_halves<T>(load<vec8>(out) / sum, load<vec8>(out + LANES) / sum, to + head * hd + d);
+                }
+        }
+    }
+
+    // The chunks that several rows of the item take together; the next one is on its way from memory meanwhile.
+    void attend_shared(int layer, const Item& item, const Segment& segment, const Queries& queries) {
+        const Row* rows = plan_.rows.data();
+        const int heads = item.last_head - item.first_head, end = first_own_key(rows[item.last_row - 1], segment);
+        Chunk<T> chunks[2];
+        if (end > 0) gather(layer, rows[item.last_row - 1], segment, item.kv_head, 0, chunks[0]);
+        int first_row = item.first_row;  // rows before it have taken all their shared chunks
+        for (int key = 0; key < end; key += BLOCK) {
+            const int current = key / BLOCK % 2;
+            if (key + BLOCK < end)
+                gather(layer, rows[item.last_row - 1], segment, item.kv_head, key + BLOCK, chunks[1 - current]);
+            while (first_own_key(rows[first_row], segment) <= key) ++first_row;
+            attend(chunks[current], queries.from((first_row - item.first_row) * heads));
+        }
+    }
+
+    // The chunks that a row takes alone: the last of a chain, those with other branches in them of a tree.
+    void attend_own(int layer, const Item& item, const Segment& segment, const Row& row, const Queries& queries) {
+        Chunk<T> chunk;
+        for (int key = first_own_key(row, segment); key < row.num_visible; key += BLOCK) {
+            gather(layer, row, segment, item.kv_head, key, chunk);
+            attend(chunk, queries);
         }
     }
 

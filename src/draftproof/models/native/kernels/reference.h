@@ -13,7 +13,7 @@ namespace dp {
 typedef std::vector<float> Floats;
 
 inline float reference_sum_lanes(const float* v) {
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+    return ((v[0] + v[2]) + (v[1] + v[3])) + ((v[4] + v[6]) + (v[5] + v[7]));
 }
 
 inline float reference_exp(float x) {
@@ -68,9 +68,14 @@ inline Floats reference_rotate(const float* x, const float* cos, const float* si
     return out;
 }
 
+// In each group of sixteen elements the even ones come first when they are bfloat16.
 template <class T> float reference_score(const Floats& q, const T* key) {
     float lanes[8] = {};
-    for (size_t d = 0; d < q.size(); ++d) lanes[d % 8] = std::fmaf(q[d], to_float(key[d]), lanes[d % 8]);
+    for (size_t index = 0; index < q.size(); ++index) {
+        const size_t in_group = index % 16;
+        const size_t d = sizeof(T) == 4 ? index : index - in_group + 2 * (in_group % 8) + in_group / 8;
+        lanes[index % 8] = std::fmaf(q[d], to_float(key[d]), lanes[index % 8]);
+    }
     return reference_sum_lanes(lanes);
 }
 
