@@ -1,0 +1,266 @@
+"""What every proposer in the registry owes the engine, whatever it drafts from.
+
+Requests come, draft, are cut, end in any order. A new method is added to `INTENTS` and must pass unchanged.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted, SpeculationIntent, Suffix
+from draftproof.core.params import SamplingParams
+from draftproof.ops.draft_batch import DraftBatch
+from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.registry import METHODS, create_proposer
+from draftproof.verify.types import Verdict
+
+INTENTS: dict[str, SpeculationIntent] = {
+    "ngram": NGram(),
+    "ngram-one": NGram(prompt_lookup_min=1, prompt_lookup_max=1, num_speculative_tokens=3),
+    "suffix": Suffix(),
+    "suffix-small-pool": Suffix(suffix_decoding_max_cached_requests=2, suffix_decoding_max_spec_factor=4.0),
+    "suffix-no-pool": Suffix(suffix_decoding_max_cached_requests=0),
+    "predicted": Predicted(),
+    "cascade": Cascade(proposers=(Predicted(), NGram(num_speculative_tokens=5))),
+    "auto": Auto(),
+}
+ALPHABET = 4
+GREEDY = SamplingParams(temperature=0.0)
+tokens = st.integers(0, ALPHABET - 1)
+names = pytest.mark.parametrize("name", sorted(INTENTS))
+
+
+def shares_text(name: str) -> bool:
+    return METHODS[INTENTS[name].method].shares_text and name != "suffix-no-pool"
+
+
+def test_every_row_of_the_registry_is_held_to_the_contract() -> None:
+    assert {intent.method for intent in INTENTS.values()} == set(METHODS)
+    assert NoSpeculation().method not in METHODS
+
+
+def chains_of(batch: DraftBatch) -> list[list[int]]:
+    entries = [batch.request(entry) for entry in range(batch.num_requests)]
+    for entry in entries:
+        assert entry.parent_rows.tolist() == list(range(entry.num_nodes))
+        assert bool(entry.is_point_mass.all())
+    return [entry.tokens.tolist() for entry in entries]
+
+
+@dataclass
+class Running:
+    view: SequenceView
+    alone: Proposer | None
+    """The same method serving this request and no other; None where earlier outputs may be drafted from."""
+    seen: set[int] = field(default_factory=set)
+
+
+class Driven(RuleBasedStateMachine):
+    """An engine that does everything an engine may do, in any order, and checks every draft."""
+
+    name = "ngram"
+
+    @initialize()
+    def start(self) -> None:
+        self.proposer = create_proposer(INTENTS[self.name])
+        self.twin = create_proposer(INTENTS[self.name])
+        self.per_scope: dict[str, Proposer] = defaultdict(lambda: create_proposer(INTENTS[self.name]))
+        self.pool_tokens: dict[str, set[int]] = defaultdict(set)
+        self.running: dict[str, Running] = {}
+        self.num_begun = 0
+        self.num_ended: dict[str, int] = defaultdict(int)
+
+    def _servers(self, request: Running) -> list[Proposer]:
+        """Those that must draft alike for this request: all of it, its twin, its scope alone, itself alone."""
+        servers = [self.proposer, self.twin]
+        if self.name != "suffix-small-pool":
+            servers.append(self.per_scope[request.view.scope])
+        return servers + ([request.alone] if request.alone is not None else [])
+
+    @rule(
+        prompt=st.lists(tokens, min_size=1, max_size=24),
+        prediction=st.lists(tokens, max_size=16) | st.just([]),
+        scope=st.sampled_from(["", "key"]),
+        depth=st.integers(1, 9),
+        shift=st.booleans(),
+    )
+    @precondition(lambda self: len(self.running) < 4)
+    def begin(self, prompt: list[int], prediction: list[int], scope: str, depth: int, shift: bool) -> None:
+        # Scopes use numbers of their own, so that a token of the other scope shows at once.
+        offset = (100 if scope else 0) + (ALPHABET if shift else 0)
+        prompt = [token + offset for token in prompt]
+        prediction = [token + offset for token in prediction]
+        req_id = f"r{self.num_begun}"
+        self.num_begun += 1
+        view = SequenceView(
+            req_id,
+            prompt,
+            len(prompt),
+            GREEDY,
+            prediction=prediction,
+            scope=scope,
+            depth=depth,
+            num_cheap=depth // 2,
+        )
+        alone = None if shares_text(self.name) else create_proposer(INTENTS[self.name])
+        self.running[req_id] = Running(view, alone, {*prompt, *prediction})
+        for server in self._servers(self.running[req_id]):
+            server.begin(view)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.running)
+    def observe(self, data: st.DataObject) -> None:
+        request = self.running[data.draw(st.sampled_from(sorted(self.running)))]
+        for server in self._servers(request):
+            server.observe(request.view, None)
+
+    @rule(data=st.data(), budget=st.integers(0, 12), commits=st.booleans())
+    @precondition(lambda self: self.running)
+    def round(self, data: st.DataObject, budget: int, commits: bool) -> None:
+        req_ids = data.draw(st.lists(st.sampled_from(sorted(self.running)), min_size=1, unique=True))
+        requests = [self.running[req_id] for req_id in req_ids]
+        views = [request.view for request in requests]
+        budgets = [max(0, budget - position) for position in range(len(views))]
+        drafts = chains_of(self.proposer.propose(views, budgets))
+        assert len(drafts) == len(views)
+        assert drafts == chains_of(self.twin.propose(views, budgets))
+        assert drafts == chains_of(self.proposer.propose(views, budgets)), "asking twice changes nothing"
+        for request, draft, limit in zip(requests, drafts, budgets, strict=True):
+            assert len(draft) <= min(limit, request.view.depth)
+            assert set(draft) <= request.seen | self.pool_tokens[request.view.scope]
+            for server in self._servers(request)[2:]:
+                assert chains_of(server.propose([request.view], [limit])) == [draft]
+        if commits:
+            self._commit(data, requests, drafts)
+
+    def _commit(self, data: st.DataObject, requests: list[Running], drafts: list[list[int]]) -> None:
+        verdicts = []
+        for request, draft in zip(requests, drafts, strict=True):
+            num_accepted = data.draw(st.integers(0, len(draft)))
+            offset = min(request.view.token_ids) // ALPHABET * ALPHABET
+            next_token = data.draw(tokens) + offset
+            verdict = Verdict(tuple(range(1, num_accepted + 1)), tuple(draft[:num_accepted]), next_token)
+            # A stop rule may cut the run anywhere, also before its first token.
+            num_emitted = data.draw(st.sampled_from([len(verdict.run)] * 3 + [0, num_accepted // 2]))
+            request.view.token_ids.extend(verdict.run[:num_emitted])
+            request.seen |= set(verdict.run[:num_emitted])
+            verdicts.append(verdict)
+        views = [request.view for request in requests]
+        self.proposer.commit(views, verdicts)
+        self.twin.commit(views, verdicts)
+        for request, verdict in zip(requests, verdicts, strict=True):
+            for server in self._servers(request)[2:]:
+                server.commit([request.view], [verdict])
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.running)
+    def end(self, data: st.DataObject) -> None:
+        """At any time: before a draft, between draft and commit, after a commit."""
+        self._end(data.draw(st.sampled_from(sorted(self.running))))
+
+    def _end(self, req_id: str) -> None:
+        request = self.running.pop(req_id)
+        for server in self._servers(request):
+            server.end(request.view)
+        view = request.view
+        if shares_text(self.name):
+            self.pool_tokens[view.scope] |= set(view.token_ids[view.num_prompt :])
+
+    @invariant()
+    def views_are_never_written(self) -> None:
+        for request in getattr(self, "running", {}).values():
+            assert set(request.view.token_ids) <= request.seen
+
+    def teardown(self) -> None:
+        for req_id in list(getattr(self, "running", {})):
+            self._end(req_id)
+        if self.num_begun and not shares_text(self.name):
+            assert len(pickle.dumps(self.proposer)) == len(pickle.dumps(create_proposer(INTENTS[self.name])))
+
+
+@names
+def test_any_interleaving(name: str) -> None:
+    machine = type(f"Driven_{name}", (Driven,), {"name": name})
+    checks = settings(
+        deadline=None, max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(machine, settings=checks)
+
+
+def _run(proposer: Proposer, view: SequenceView, rng: random.Random, num_rounds: int) -> None:
+    proposer.begin(view)
+    for _ in range(num_rounds):
+        draft = chains_of(proposer.propose([view], [8]))[0]
+        run = (*draft[: rng.randint(0, len(draft))], rng.randrange(ALPHABET))
+        view.token_ids.extend(run)
+        proposer.commit([view], [Verdict(tuple(range(1, len(run))), run[:-1], run[-1])])
+    if rng.random() < 0.3:
+        proposer.propose([view], [8])
+    proposer.end(view)
+
+
+def _view(req_id: str, rng: random.Random, scope: str = "") -> SequenceView:
+    prompt = [rng.randrange(ALPHABET) for _ in range(12)]
+    return SequenceView(req_id, prompt, 12, GREEDY, prediction=prompt[3:], scope=scope, depth=8)
+
+
+@names
+def test_thousands_of_requests_leave_nothing_behind_but_a_bounded_pool(name: str) -> None:
+    intent: Any = INTENTS[name]
+    if name in ("suffix", "auto"):
+        intent = Cascade(proposers=(Predicted(), Suffix(suffix_decoding_max_cached_requests=20)))
+    proposer = create_proposer(intent)
+    rng = random.Random(1)
+    sizes = []
+    for block in range(3):
+        for number in range(500):
+            _run(proposer, _view(f"{block}.{number}", rng, scope=str(number % 50)), rng, 2)
+        gc.collect()
+        sizes.append(len(pickle.dumps(proposer)))
+    if shares_text(name):
+        assert sizes[2] < 1.2 * sizes[0] < 200_000
+    else:
+        assert sizes[2] == len(pickle.dumps(create_proposer(intent)))
+
+
+@names
+def test_a_request_id_may_be_used_again(name: str) -> None:
+    """What the first one said is not the second one's."""
+    proposer = create_proposer(INTENTS[name])
+    rng = random.Random(2)
+    _run(proposer, _view("r", rng, scope="first"), rng, 5)
+    fresh = SequenceView("r", [70, 71, 72, 70, 71], 5, GREEDY, scope="second", depth=8)
+    proposer.begin(fresh)
+    assert set(chains_of(proposer.propose([fresh], [8]))[0]) <= {70, 71, 72}
+
+
+@names
+def test_no_sequences_is_an_empty_batch(name: str) -> None:
+    proposer = create_proposer(INTENTS[name])
+    batch = proposer.propose([], [])
+    assert (batch.num_requests, batch.num_nodes) == (0, 0)
+    proposer.commit([], [])
+
+
+@names
+def test_look_up_proposers_need_nothing_of_the_target(name: str) -> None:
+    needs = create_proposer(INTENTS[name]).needs
+    assert needs.hidden_layers == ()
+    assert not needs.token_embeddings
