@@ -42,9 +42,7 @@ def test_a_seed_gives_the_same_text_with_and_without_drafts(checkpoint: str, tmp
     )
     plain = document(*base)
     (tmp_path / "expected.txt").write_text(plain["text"])
-    drafted = document(
-        *base, *sampling, "--speculative-config", '{"method": "auto", "num_speculative_tokens": 6}'
-    )
+    drafted = document(*base, "--speculative-config", '{"method": "auto", "num_speculative_tokens": 6}')
     predicted = document(*base, "--prediction-file", str(tmp_path / "expected.txt"))
     assert drafted["token_ids"] == predicted["token_ids"] == plain["token_ids"]
     assert plain["speculation"]["proposed"] == 0

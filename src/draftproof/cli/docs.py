@@ -74,7 +74,8 @@ def errors_page() -> str:
 def _helps(command: click.Command, parent: click.Context | None) -> Iterator[tuple[str, str]]:
     """(path, help) of a command and of everything below it, at a fixed width."""
     name = "draftproof" if parent is None else command.name
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
+    settings = {**command.context_settings, "terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for child in command.list_commands(context):
