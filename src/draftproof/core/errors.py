@@ -39,6 +39,11 @@ CODES: dict[str, str] = {
 }
 
 
+def _shown(text: str) -> str:
+    """Names and values may come from hostile files: control characters and lone surrogates are spelled out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 class DraftproofError(Exception):
     """A mistake of the user's, or a fault in what the user gave us.
 
@@ -49,11 +54,11 @@ class DraftproofError(Exception):
     def __init__(self, code: str, field: str, found: object, expected: str, remedy: str) -> None:
         assert code in CODES, f"undocumented error code {code}"
         self.code = code
-        self.field = field
-        self.found = str(found)
+        self.field = _shown(field)
+        self.found = _shown(str(found))
         self.expected = expected
         self.remedy = remedy
-        super().__init__(f"{code} {field}: found {self.found}; expected {expected}. {remedy}")
+        super().__init__(f"{code} {self.field}: found {self.found}; expected {expected}. {remedy}")
 
     def as_dict(self) -> dict[str, str]:
         """The five parts, for `--json` and for the server."""

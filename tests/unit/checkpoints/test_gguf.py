@@ -1,0 +1,208 @@
+"""GGUF headers: what the library reads, and what hostile files get."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftproof.checkpoints.gguf import (
+    MAX_ARRAY_ELEMENTS,
+    TENSOR_TYPES,
+    GgufFile,
+    open_checkpoint,
+    read_gguf,
+)
+from draftproof.core.errors import DraftproofError
+from support.checkpoints import K_QUANT, TINY, write_gguf
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "model.gguf", TINY, "Q4_1", layers=1, vocab=300)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch") / "hostile.gguf"
+
+
+def refusal(path: Path, content: bytes) -> DraftproofError:
+    path.write_bytes(content)
+    with pytest.raises(DraftproofError) as caught:
+        read_gguf(path)
+    return caught.value
+
+
+def header(num_tensors: int, num_keys: int, rest: bytes = b"", version: int = 3) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, num_tensors, num_keys) + rest
+
+
+def string(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+def test_reads_what_the_library_reads(tmp_path: Path) -> None:
+    kinds = {
+        "ffn_down.weight": "Q6_K",
+        "attn_q.weight": "Q4_K",
+        "token_embd.weight": "Q8_0",
+        "ffn_up.weight": "BF16",
+    }
+    path = write_gguf(tmp_path / "model.gguf", K_QUANT, kinds)
+    file, reader = read_gguf(path), gguf.GGUFReader(path)
+    assert {name for name in reader.fields if not name.startswith("GGUF.")} == set(file.metadata)
+    for name, value in file.metadata.items():
+        assert value == reader.fields[name].contents(), name
+    assert [tensor.name for tensor in reader.tensors] == list(file.tensors)
+    for tensor in reader.tensors:
+        ours = file.tensors[tensor.name]
+        assert ours.type_name == tensor.tensor_type.name
+        assert ours.shape == tuple(reversed(tensor.shape.tolist()))
+        assert (ours.offset, ours.num_bytes) == (tensor.data_offset, tensor.n_bytes)
+
+
+def test_all_metadata_types(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    values: dict[str, tuple[str, Any]] = {
+        "u8": ("uint8", 255), "i8": ("int8", -128), "u16": ("uint16", 65535), "i16": ("int16", -5),
+        "u32": ("uint32", 2**32 - 1), "i32": ("int32", -1), "u64": ("uint64", 2**64 - 1), "i64": ("int64", -(2**63)),
+        "f32": ("float32", 0.5), "f64": ("float64", 0.1), "bool": ("bool", True), "string": ("string", "Straße"),
+        "words": ("array", ["a", "ß", ""]), "numbers": ("array", [1, 2, 3]),
+    }  # fmt: skip
+    for name, (kind, value) in values.items():
+        getattr(writer, f"add_{kind}")(name, value)
+    writer.add_tensor("t", np.zeros(3, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    metadata = read_gguf(path).metadata
+    assert {name: metadata[name] for name in values} == {name: value for name, (_, value) in values.items()}
+
+
+def test_type_table_agrees_with_the_library() -> None:
+    for number, (name, block_size, block_bytes) in TENSOR_TYPES.items():
+        quant_type = gguf.GGMLQuantizationType(number)
+        assert (quant_type.name, gguf.GGML_QUANT_SIZES[quant_type]) == (name, (block_size, block_bytes))
+
+
+def test_open_checkpoint_knows_files_by_content(sample: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "blob"
+    renamed.write_bytes(sample.read_bytes())
+    opened = open_checkpoint(renamed)
+    assert isinstance(opened, GgufFile)
+
+
+def test_every_truncation_is_noticed(sample: Path, scratch: Path) -> None:
+    content = sample.read_bytes()
+    for length in [*range(0, 400), *range(400, len(content), 997), len(content) - 1]:
+        scratch.write_bytes(content[:length])
+        with pytest.raises(DraftproofError) as caught:
+            read_gguf(scratch)
+        assert caught.value.code == "DP402", length
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "DP402"),
+        (b"GGUF", "DP402"),
+        (b"PK\x03\x04" + bytes(100), "DP402"),
+        (header(1, 0, version=1), "DP406"),
+        (header(1, 0, version=0x03000000), "DP406"),
+        (header(2**63, 0), "DP402"),
+        (header(0, 2**63), "DP402"),
+        (header(0, 1, struct.pack("<Q", 2**62)), "DP402"),
+        (header(0, 1, string(b"k") + struct.pack("<IQ", 8, 2**40)), "DP402"),
+        (header(0, 1, string(b"k") + struct.pack("<IIQ", 9, 4, 2**60)), "DP402"),
+        (header(0, 1, string(b"k") + struct.pack("<IIQ", 9, 8, MAX_ARRAY_ELEMENTS)), "DP402"),
+        (header(0, 1, string(b"k") + struct.pack("<IIQ", 9, 9, 1) + bytes(64)), "DP402"),
+        (header(0, 1, string(b"k") + struct.pack("<I", 77)), "DP402"),
+        (header(0, 2, (string(b"k") + struct.pack("<IB", 0, 1)) * 2), "DP402"),
+        (header(0, 1, string(b"\xff") + struct.pack("<IB", 0, 1)), "DP402"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_headers_that_lie(scratch: Path, content: bytes, code: str) -> None:
+    assert refusal(scratch, content + bytes(8)).code == code
+
+
+def tensor_info(name: bytes, dims: list[int], kind: int, offset: int) -> bytes:
+    return string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+
+@pytest.mark.parametrize(
+    ("infos", "code"),
+    [
+        ([(b"t", [2**62, 2**62], 0, 0)], "DP402"),
+        ([(b"t", [8], 0, 2**63)], "DP402"),
+        ([(b"t", [8], 0, 4)], "DP402"),
+        ([(b"t", [0], 0, 0)], "DP402"),
+        ([(b"t", [], 0, 0)], "DP402"),
+        ([(b"t", [1, 1, 1, 1, 1], 0, 0)], "DP402"),
+        ([(b"t", [33], 2, 0)], "DP402"),
+        ([(b"t", [32], 20, 0)], "DP406"),
+        ([(b"t", [8], 0, 0), (b"t", [8], 0, 32)], "DP402"),
+        ([(b"a", [16], 0, 0), (b"b", [8], 0, 32)], "DP402"),
+    ],
+)
+def test_tensors_that_lie(scratch: Path, infos: list[tuple[bytes, list[int], int, int]], code: str) -> None:
+    content = header(len(infos), 0, b"".join(tensor_info(*info) for info in infos)) + bytes(256)
+    assert refusal(scratch, content).code == code
+
+
+def test_split_files_are_refused_by_name(scratch: Path) -> None:
+    error = refusal(scratch, header(0, 1, string(b"split.count") + struct.pack("<IH", 2, 3)) + bytes(8))
+    assert (error.code, error.found) == ("DP406", "3")
+    assert "split.count" in error.field
+
+
+def test_alignment_must_be_a_power_of_two(scratch: Path) -> None:
+    for alignment in (0, 3, 2**31):
+        content = header(0, 1, string(b"general.alignment") + struct.pack("<II", 4, alignment)) + bytes(8)
+        assert refusal(scratch, content).code == "DP402"
+
+
+def edits(num_bytes: int) -> st.SearchStrategy[list[tuple[int, int]]]:
+    """Places and new values of bytes, most of them in the header's first kilobyte."""
+    place = st.one_of(st.integers(0, min(1023, num_bytes - 1)), st.integers(0, num_bytes - 1))
+    return st.lists(st.tuples(place, st.integers(0, 255)), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_changed_bytes_end_in_a_header_or_a_refusal(sample: Path, scratch: Path, data: st.DataObject) -> None:
+    content = bytearray(sample.read_bytes())
+    for place, value in data.draw(edits(len(content))):
+        content[place] = value
+    scratch.write_bytes(content)
+    outcome = read_or_code(scratch)
+    if isinstance(outcome, str):
+        assert outcome in ("DP402", "DP406")
+    else:
+        assert all(0 < t.num_bytes <= len(content) - t.offset for t in outcome.tensors.values())
+
+
+@settings(deadline=None, max_examples=200)
+@given(rest=st.binary(max_size=400), num_tensors=st.integers(0, 3), num_keys=st.integers(0, 3))
+def test_random_bytes_end_in_a_header_or_a_refusal(
+    scratch: Path, rest: bytes, num_tensors: int, num_keys: int
+) -> None:
+    scratch.write_bytes(header(num_tensors, num_keys, rest))
+    outcome = read_or_code(scratch)
+    assert isinstance(outcome, GgufFile) or outcome in ("DP402", "DP406")
+
+
+def read_or_code(path: Path) -> GgufFile | str:
+    try:
+        return read_gguf(path)
+    except DraftproofError as error:
+        return error.code
