@@ -1,0 +1,61 @@
+"""Plain greedy generation with Transformers on the CPU."""
+
+import time
+
+import torch
+import transformers
+from common import measure, parser, stop_tokens
+from transformers import AutoModelForCausalLM, StoppingCriteria, StoppingCriteriaList
+
+
+class Clock(StoppingCriteria):
+    """Notes the time after each token and never stops anything."""
+
+    def __init__(self):
+        self.times = []
+
+    def __call__(self, input_ids, scores, **kwargs):
+        self.times.append(time.perf_counter())
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool)
+
+
+def main():
+    arguments = parser(__doc__)
+    arguments.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    args = arguments.parse_args()
+    torch.set_num_threads(args.threads)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype)).eval()
+    ends = stop_tokens(args.model)
+
+    def generate(ids, max_new_tokens):
+        clock = Clock()
+        prompt = torch.tensor([ids])
+        start = time.perf_counter()
+        output = model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=ends,
+            pad_token_id=ends[0],
+            stopping_criteria=StoppingCriteriaList([clock]),
+        )
+        return {
+            "output_ids": output[0, len(ids) :].tolist(),
+            "prefill_s": clock.times[0] - start,
+            "decode_s": clock.times[-1] - clock.times[0],
+        }
+
+    with torch.inference_mode():
+        measure(
+            args,
+            generate,
+            peer="transformers",
+            mode="plain",
+            dtype=args.dtype,
+            version=f"transformers {transformers.__version__}, torch {torch.__version__}",
+        )
+
+
+if __name__ == "__main__":
+    main()
