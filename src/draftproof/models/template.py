@@ -31,7 +31,7 @@ from draftproof.checkpoints.files import (
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 300_000
 """Loop turns and calls of one rendering."""
 MAX_CHARACTERS = 64_000_000
 """Output of one rendering, and length of any repeated string."""
