@@ -31,7 +31,8 @@ _NOTES = (
     "tokens per pass of the model and request, its own token included. identical: answers with the same "
     "tokens in both arms.",
     "Speculation pays where (draft + verify + other) ÷ emitted tokens is less than the plain time per token. "
-    "Every request has a pool of its own, so that no answer is drafted from an earlier run of its prompt.",
+    "Every request has a pool of its own, so that no answer is drafted from an earlier run of its prompt. Text in "
+    "which a small model repeats itself is easy to draft: before deciding, measure your own model and prompts.",
 )
 
 Table = list[list[str]]
