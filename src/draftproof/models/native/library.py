@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_void_p
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
-from draftproof.models.native.build import build, find_compiler
+from draftproof.models.native.compilation import build, find_compiler
 
 SOURCE_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 """Element types that packing reads; mirrors SourceType in draftproof.cpp."""
@@ -69,7 +70,11 @@ class Status(NamedTuple):
 @functools.cache
 def library() -> ctypes.CDLL:
     """The loaded kernels, compiled first if need be. Raises DraftproofError DP702."""
-    path = build()
+    return load(build())
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """The kernels at `path`, ready to be called. Raises DraftproofError DP702."""
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:

@@ -18,8 +18,8 @@ from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.models.base import ForwardBatch, ModelConfig, Segment
 from draftproof.models.native.library import SOURCE_TYPES, BatchStruct, ShapeStruct, address, check, library
-from draftproof.models.native.rope import RopeTable
 from draftproof.models.native.weights import TensorSpec, tensor_specs
+from draftproof.models.rope import RopeTable
 
 MAX_HEAD_DIM = 512
 HEAD_DIM_MULTIPLE = 16
@@ -80,11 +80,12 @@ class NativeModel:
         check(self._library.dp_model_linears_only(self._handle, num_rows))
 
     def _load(self, spec: TensorSpec, weights: Mapping[str, Tensor]) -> None:
-        if spec.name not in weights:
+        try:
+            tensor = weights[spec.name]
+        except KeyError as error:
             raise DraftproofError(
                 "DP404", spec.name, "nothing", "a tensor of this name", "Check the files for completeness."
-            )
-        tensor = weights[spec.name]
+            ) from error
         if tuple(tensor.shape) != spec.shape:
             raise DraftproofError(
                 "DP404",
@@ -160,7 +161,11 @@ def _shape_of(config: ModelConfig, num_threads: int) -> ShapeStruct:
 
 def _is_tree(segment: Segment) -> bool:
     parents = segment.parent_rows
-    return parents is not None and any(parent != max(row - 1, 0) for row, parent in enumerate(parents))
+    if parents is None:
+        return False
+    if len(parents) != segment.num_rows:
+        raise ValueError(f"{len(parents)} parents for {segment.num_rows} rows")
+    return any(parent != max(row - 1, 0) for row, parent in enumerate(parents))
 
 
 def _describe(batch: ForwardBatch) -> tuple[BatchStruct, list[object]]:
@@ -207,7 +212,5 @@ def _flat_parents(segments: list[Segment]) -> array[int]:
     parents = array("q")
     for segment in segments:
         own = segment.parent_rows
-        if own is not None and len(own) != segment.num_rows:
-            raise ValueError(f"{len(own)} parents for {segment.num_rows} rows")
         parents.extend(own if own is not None else [0] * segment.num_rows)
     return parents

@@ -67,6 +67,7 @@ template <class V> inline V splat(float value) { return value - V{}; }
 inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 template <class V> inline V fma(V a, V b, V c) {
+#if !defined(DP_NO_INTRINSICS)  // a switch for tests
 #if defined(__AVX512F__)
     if constexpr (sizeof(V) == 64) return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #endif
@@ -75,6 +76,7 @@ template <class V> inline V fma(V a, V b, V c) {
 #endif
 #if defined(__aarch64__)
     if constexpr (sizeof(V) == 16) return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#endif
 #endif
     V out;
     for (size_t lane = 0; lane < sizeof(V) / 4; ++lane) out[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);

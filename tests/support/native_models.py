@@ -1,4 +1,4 @@
-"""Tiny random models for the native kernels' tests, and the same decoder in float64, written plainly."""
+"""Tiny random models for the tests of the native kernels, and the same decoder in float64, written plainly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from draftproof.kv.cache import BLOCK_SIZE
 from draftproof.models.base import ForwardBatch, ModelConfig, RopeConfig, Segment
-from draftproof.models.native.rope import inverse_frequencies
 from draftproof.models.native.weights import tensor_specs
+from draftproof.models.rope import inverse_frequencies
 
 SMALL = ModelConfig(
     architecture="LlamaForCausalLM",
@@ -65,7 +65,9 @@ def join(
         tokens += own
         positions += [context_len + depth for depth in depths]
     rows = list(range(len(tokens))) if logit_rows is None else logit_rows
-    return ForwardBatch(torch.tensor(tokens), torch.tensor(positions), segments, torch.tensor(rows))
+    return ForwardBatch(
+        torch.tensor(tokens), torch.tensor(positions), segments, torch.tensor(rows, dtype=torch.int64)
+    )
 
 
 def blocks_for(num_tokens: int, seed: int, num_blocks: int = 24) -> list[int]:

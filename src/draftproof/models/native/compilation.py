@@ -83,9 +83,9 @@ def build() -> Path:
     compiler = find_compiler()
     directory = cache_directory()
     library = directory / f"draftproof-{_key(compiler)}.so"
-    if _is_intact(library):
-        return library
     try:
+        if _is_intact(library):
+            return library
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(library.with_suffix(".lock")):
             if not _is_intact(library):
