@@ -11,17 +11,20 @@ from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\ufffd"
 
-_UNFINISHED_BYTES = 3
-"""A UTF-8 character has at most four bytes, so at most this many at the end can still become one."""
-
 _WINDOW_TOKENS = 12
 """Tokens decoded again with each new one: decoders drop spaces at the start, so left context is needed."""
+
+_UNCERTAIN = 32
+"""Replacements at the end that may still become characters. One unfinished character is at most three bytes, but
+decoders with one token per byte show all of a window's neighbouring bytes as replacements until they fit."""
 
 
 class Detokenizer:
     """The text of one output. `text` only grows, until `match_stop` cuts it.
 
-    Feeding token by token is all there is: however tokens arrive in runs, the text is the same.
+    Feeding token by token is all there is: however tokens arrive in runs, the text is the same. It is the
+    decoded whole, but for broken bytes beside byte tokens under decoders that then give up their neighbours too:
+    what was streamed stays.
     """
 
     def __init__(self, decode: Callable[[list[int]], str], stop: Sequence[str] = ()) -> None:
@@ -40,8 +43,7 @@ class Detokenizer:
         assert not self._closed
         self._window.append(token_id)
         decoded = self._decode(self._window)
-        # At the end, an unfinished character shows as replacements (one, or one per byte).
-        num_certain = max(len(decoded.rstrip(REPLACEMENT)), len(decoded) - _UNFINISHED_BYTES)
+        num_certain = max(len(decoded.rstrip(REPLACEMENT)), len(decoded) - _UNCERTAIN)
         self._extend(decoded, num_certain)
         if num_certain == len(decoded) > 0:
             self._shrink_window()

@@ -47,9 +47,8 @@ def first_match(text: str, stop: Seq[str], must_end_behind: int) -> tuple[int, s
 
 
 def certain(ids: Seq[int]) -> int:
-    """Characters that no later byte can change: an unfinished one shows as replacements, of at most 3 bytes."""
-    text = decode(ids)
-    return max(len(text.rstrip("\ufffd")), len(text) - 3)
+    """Characters that no later byte can change: an unfinished one shows as a replacement."""
+    return len(decode(ids).rstrip("\ufffd"))
 
 
 def expected_end(tokens: Seq[int], params: SamplingParams, max_total: int) -> Expected:
