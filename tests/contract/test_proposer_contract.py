@@ -47,6 +47,11 @@ tokens = st.integers(0, ALPHABET - 1)
 names = pytest.mark.parametrize("name", sorted(INTENTS))
 
 
+def _in_scope(token: int, scope: str) -> int:
+    """Half of the alphabet is common to all scopes, so that they match; the rest shows where a token is from."""
+    return token if token < ALPHABET // 2 else token + 100 * len(scope)
+
+
 def shares_text(name: str) -> bool:
     return METHODS[INTENTS[name].method].shares_text and name != "suffix-no-pool"
 
@@ -99,14 +104,11 @@ class Driven(RuleBasedStateMachine):
         prediction=st.lists(tokens, max_size=16) | st.just([]),
         scope=st.sampled_from(["", "key"]),
         depth=st.integers(1, 9),
-        shift=st.booleans(),
     )
     @precondition(lambda self: len(self.running) < 4)
-    def begin(self, prompt: list[int], prediction: list[int], scope: str, depth: int, shift: bool) -> None:
-        # Scopes use numbers of their own, so that a token of the other scope shows at once.
-        offset = (100 if scope else 0) + (ALPHABET if shift else 0)
-        prompt = [token + offset for token in prompt]
-        prediction = [token + offset for token in prediction]
+    def begin(self, prompt: list[int], prediction: list[int], scope: str, depth: int) -> None:
+        prompt = [_in_scope(token, scope) for token in prompt]
+        prediction = [_in_scope(token, scope) for token in prediction]
         req_id = f"r{self.num_begun}"
         self.num_begun += 1
         view = SequenceView(
@@ -154,8 +156,7 @@ class Driven(RuleBasedStateMachine):
         verdicts = []
         for request, draft in zip(requests, drafts, strict=True):
             num_accepted = data.draw(st.integers(0, len(draft)))
-            offset = min(request.view.token_ids) // ALPHABET * ALPHABET
-            next_token = data.draw(tokens) + offset
+            next_token = _in_scope(data.draw(tokens), request.view.scope)
             verdict = Verdict(tuple(range(1, num_accepted + 1)), tuple(draft[:num_accepted]), next_token)
             # A stop rule may cut the run anywhere, also before its first token.
             num_emitted = data.draw(st.sampled_from([len(verdict.run)] * 3 + [0, num_accepted // 2]))
@@ -264,3 +265,18 @@ def test_look_up_proposers_need_nothing_of_the_target(name: str) -> None:
     needs = create_proposer(INTENTS[name]).needs
     assert needs.hidden_layers == ()
     assert not needs.token_embeddings
+
+
+@names
+def test_a_guess_is_judged_once(name: str) -> None:
+    """A round without a draft (no budget) commits too: what was guessed before must not be judged again."""
+    proposer = create_proposer(INTENTS[name])
+    view = SequenceView("r", [1, 2, 3, 4, 1, 2, 3], 7, GREEDY, prediction=[4, 1, 2, 3, 4], depth=8)
+    proposer.begin(view)
+    assert proposer.propose([view], [8]).num_nodes > 0
+    view.token_ids.append(4)
+    proposer.commit([view], [Verdict((), (), 4)])
+    before = pickle.dumps(proposer)
+    view.token_ids.append(9)
+    proposer.commit([view], [Verdict((), (), 9)])
+    assert pickle.dumps(proposer) == before
