@@ -123,14 +123,19 @@ def load_engine(
     path = find_model(model)
     limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
     config = config_class(cache_bytes=flags.memory, on_unfit=on_unfit, **limits)
-    return engine_class.load(
-        path,
-        dtype=flags.dtype,
-        kernels=flags.kernels,
-        threads=flags.threads,
-        device=flags.device,
-        config=config,
-    )
+    line = output.ProgressLine()
+    line.show(0, 1, f"loading {model}")
+    try:
+        return engine_class.load(
+            path,
+            dtype=flags.dtype,
+            kernels=flags.kernels,
+            threads=flags.threads,
+            device=flags.device,
+            config=config,
+        )
+    finally:
+        line.clear()
 
 
 def find_model(model: str) -> Path:
