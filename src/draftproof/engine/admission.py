@@ -6,10 +6,11 @@ from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, Predicted, SpeculationIntent
 from draftproof.engine.config import OnUnfit
 from draftproof.engine.request import Request
+from draftproof.models.base import ModelConfig
 from draftproof.verify.types import Rule
 
 
-def check_request(request: Request, vocab_size: int, max_len: int) -> None:
+def check_request(request: Request, config: ModelConfig, max_len: int) -> None:
     """Raises the DraftproofError of a request that can never run on this model.
 
     DP301: empty prompt. DP302: it leaves no room in `max_len` tokens. DP303: token ids outside the vocabulary.
@@ -28,15 +29,15 @@ def check_request(request: Request, vocab_size: int, max_len: int) -> None:
             "Shorten the prompt, or raise --max-model-len if the model allows more.",
         )
     for name, ids in (("prompt", request.prompt_token_ids), ("prediction", request.prediction)):
-        if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
+        if ids and not (min(ids) >= 0 and max(ids) < config.vocab_size):
             raise DraftproofError(
                 "DP303",
                 name,
                 f"token ids from {min(ids)} to {max(ids)}",
-                f"ids from 0 to {vocab_size - 1}",
+                f"ids from 0 to {config.vocab_size - 1}",
                 "Encode the text with this model's tokenizer.",
             )
-    request.params.validate_for(vocab_size=vocab_size, context_length=max_len)
+    request.params.validate_for(config.vocab_size, max_len, frozenset(config.eos_token_ids))
 
 
 def fit(request: Request, on_unfit: OnUnfit) -> tuple[SpeculationIntent, str | None]:

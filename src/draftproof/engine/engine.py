@@ -120,7 +120,7 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
-        check_request(request, self.loaded.model.config.vocab_size, self.max_len)
+        check_request(request, self.loaded.model.config, self.max_len)
         seed = request.params.seed if request.params.seed is not None else secrets.randbits(63)
         intent, reason = fit(request, self.config.on_unfit)
         sequence = RunningSequence(
@@ -264,7 +264,10 @@ class Engine:
     def _commit(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
         """Emits what the verdict offers, up to the stop rule, and lets cache and proposer follow."""
         sequence.num_computed += len(judged.verdict.path)
-        emitted = sequence.commit(judged.run, judged.num_proposed, judged.logprobs) if judged.run else []
+        emitted: list[int] = []
+        if judged.run:
+            num_accepted = len(judged.verdict.path)
+            emitted = sequence.commit(judged.run, judged.num_proposed, judged.logprobs, num_accepted)
         if judged.error is not None and sequence.finish_reason is None:
             sequence.fail(judged.error)
         draft = judged.shown(emitted)

@@ -7,7 +7,7 @@ is no distribution (NaN logits, nothing left that may come next) exactly where p
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -78,6 +78,8 @@ class _RequestRows:
     logits: Tensor  # float32 [num_nodes + 1, vocab]
     draft_tokens: list[int]
     parent_rows: list[int]
+    processed: dict[int, Tensor] = field(default_factory=dict)
+    """Rows that went through the sampling parameters already, [1, vocab] by row."""
 
     @staticmethod
     def split(result: PassResult, sequences: Seq[Sequence], draft: DraftBatch) -> list[_RequestRows]:
@@ -103,20 +105,26 @@ class _RequestRows:
             prefixes.append((*prefixes[parent], token))
         return prefixes
 
+    def process(self, row: int, prefix: tuple[int, ...]) -> Tensor:
+        """Logits to choose from, [1, vocab]; `prefix` is the draft's tokens on the path to the row."""
+        if row not in self.processed:
+            self.processed[row] = self.sequence.sampling.process(self.logits[row : row + 1], [prefix])
+        return self.processed[row]
+
     def own_token(self, row: int, prefix: tuple[int, ...]) -> int:
         """The target's own token of one row, greedy or under the request's noise."""
-        processed = self.sequence.sampling.process(self.logits[row : row + 1], [prefix])
+        processed = self.process(row, prefix)
         if self.sequence.request.params.is_greedy:
             return int(greedy_tokens(processed)[0])
         key = NoiseKey(self.sequence.seed, self.sequence.num_output + len(prefix))
         return int(sample(probabilities(processed), [key])[0])
 
     def judgement(self, verdict: Verdict) -> Judgement:
-        params, sampling = self.sequence.request.params, self.sequence.sampling
+        params = self.sequence.request.params
         logprobs: list[TokenLogprobs] | None = [] if params.logprobs is not None else None
         error, run = None, verdict.run
         for index, row in enumerate((0, *verdict.path)):
-            processed = sampling.process(self.logits[row : row + 1], [verdict.tokens[:index]])
+            processed = self.process(row, verdict.tokens[:index])
             error = row_error(self.logits[row], processed[0])
             if error is not None:
                 run = run[:index]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from torch import Tensor
@@ -17,9 +15,6 @@ from draftproof.engine.engine import Engine
 from draftproof.engine.request import RequestOutput
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.registry import create_proposer
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel
 from support.proposers import AlwaysRight, AlwaysWrong, Branching, Crashing, RandomDrafts
 
