@@ -41,7 +41,8 @@ class DraftBatch:
         assert self.parent_rows.shape == (num_nodes,)
         assert self.is_point_mass.shape == (num_nodes,)
         assert self.q_rows.shape == (num_nodes,)
-        assert self.node_offsets.dim() == 1 and self.node_offsets.shape[0] >= 1
+        assert self.node_offsets.dim() == 1
+        assert self.node_offsets.shape[0] >= 1
         assert self.q.dim() == 2
 
     @property

@@ -71,7 +71,8 @@ def test_vllm_alias_of_verification(alias: str, rule: str) -> None:
 
 def test_cascade_keeps_order_and_depth_is_the_largest() -> None:
     intent = parse_intent(
-        """{"method": "cascade", "verification": "coupled", "proposers": [{"method": "predicted", "num_speculative_tokens": 24},
+        """{"method": "cascade", "verification": "coupled", "proposers": [
+        {"method": "predicted", "num_speculative_tokens": 24},
         {"method": "ngram", "prompt-lookup-max": 3}]}"""
     )
     assert intent == Cascade(
