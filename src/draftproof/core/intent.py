@@ -55,7 +55,7 @@ class NGram(_Checked):
 
     method: Literal["ngram"] = "ngram"
     num_speculative_tokens: int = 8
-    prompt_lookup_min: int = 2
+    prompt_lookup_min: int = 1
     prompt_lookup_max: int = 5
     verification: Verification = "auto"
 

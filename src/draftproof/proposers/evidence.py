@@ -44,7 +44,8 @@ class Evidence:
         """
         survival = 1.0
         for drafted in range(limit):
-            survival *= self.chance(length + drafted)
+            row = _row(length + drafted)
+            survival *= self._agreed[row] / self._seen[row]
             if drafted < len(shares):
                 survival *= shares[drafted]
             if survival < (CHEAP_FLOOR if drafted < num_cheap else FLOOR):

@@ -95,6 +95,8 @@ class NGramProposer:
                 length = agreement(text, len(text), text, position, MAX_AGREEMENT)
                 if best is None or length > best[1]:
                     best = position, length
+                if length == MAX_AGREEMENT:
+                    break
             if best is not None:
                 return best
         return None

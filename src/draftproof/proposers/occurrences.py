@@ -75,8 +75,10 @@ class Occurrences:
 
 def agreement(text: Sequence[int], end: int, other: Sequence[int | None], other_end: int, cap: int) -> int:
     """How many tokens before `text[end]` equal those before `other[other_end]`, at most `cap`."""
-    length = 0
     most = min(cap, end, other_end)
+    if text[end - most : end] == other[other_end - most : other_end]:
+        return most
+    length = 0
     while length < most and text[end - 1 - length] == other[other_end - 1 - length]:
         length += 1
     return length

@@ -24,7 +24,7 @@ from draftproof.proposers.occurrences import Occurrences, agreement, continuatio
 from draftproof.proposers.pool import Pools
 from draftproof.verify.types import Verdict
 
-SIZES = (1, 2, 3, 5, 8)
+SIZES = (1, 2, 4, 8)
 """N-gram sizes that are indexed; longer agreement is found by comparing backwards from these."""
 MAX_CANDIDATES = 16
 """Occurrences compared per look-up and source; of more, the newest."""
