@@ -15,7 +15,7 @@ PRIOR_AGREEMENT = (0.25, 0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.95, 0.97
 """Share of guesses that came true after 0, 1, ... 8, 9 to 15, 16 to 31, 32 and more agreeing tokens."""
 PRIOR_WEIGHT = 6.0
 """How many observations the prior counts for."""
-CHEAP_FLOOR = 0.12
+CHEAP_FLOOR = 0.08
 """Least chance of acceptance at which a token is drafted that hardly lengthens the pass."""
 FLOOR = 0.5
 """Least chance of acceptance at which any other token is drafted."""

@@ -24,12 +24,14 @@ class Method:
 
     summary          one line for `draftproof methods`
     uses_prediction  drafts from the user's expected text
+    needs_prediction drafts from nothing else, so that a request without one cannot draft
     shares_text      remembers outputs for later requests of the same scope
     """
 
     create: Callable[[Any], Proposer]
     summary: str
     uses_prediction: bool = False
+    needs_prediction: bool = False
     shares_text: bool = False
 
 
@@ -56,10 +58,11 @@ def _cascade(intent: Cascade) -> Proposer:
 
 
 def _auto(intent: Auto) -> Proposer:
+    """The suffix part may draft two tokens per agreeing one: `Evidence` bounds it, and measured better than one."""
     depth = intent.num_speculative_tokens
     parts = (
         Predicted(num_speculative_tokens=depth),
-        Suffix(num_speculative_tokens=depth),
+        Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0),
         NGram(num_speculative_tokens=depth),
     )
     return CascadeProposer([create_proposer(part) for part in parts], name="auto")
@@ -69,7 +72,10 @@ METHODS: dict[str, Method] = {
     "ngram": Method(_ngram, "what followed the newest tokens when they stood in this request before"),
     "suffix": Method(_suffix, "the same, with earlier outputs of the same scope", shares_text=True),
     "predicted": Method(
-        _predicted, "the text that the user expects, realigned after edits", uses_prediction=True
+        _predicted,
+        "the text that the user expects, realigned after edits",
+        uses_prediction=True,
+        needs_prediction=True,
     ),
     "cascade": Method(_cascade, "several methods in order; the first that has a draft"),
     "auto": Method(
