@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 class RoundCost:
     """One engine round. Times in seconds of wall clock.
 
-    draft_s         inside proposers
-    verify_s        the forward pass and sampling, the share of rows that belong to decoding
-    prefill_s       the share of the same pass that belongs to prompt chunks, apportioned by rows
-    coordination_s  everything else of the round: scheduling, building inputs, verdicts, commit, streaming
+    draft_s         inside proposers, whatever they were asked for (begin, propose, commit, end)
+    verify_s        the forward pass, sampling and verdicts, the share of rows that belong to decoding
+    prefill_s       the share of the same that belongs to prompt chunks, apportioned by rows
+    coordination_s  the rest of the round: scheduling, building inputs, emission, streaming
     proposed        draft tokens put before the target
     accepted        of them accepted *and* emitted (counted after the stop rule)
     emitted         tokens that decoding put into the text, corrections and bonus tokens included; a request's

@@ -22,6 +22,7 @@ CODES: dict[str, str] = {
     "DP303": "request: a token id outside the vocabulary",
     "DP304": "request: the chat messages do not fit the model's template",
     "DP305": "request: it can never fit into the cache",
+    "DP306": "request: its id is already in use",
     "DP401": "checkpoint: not found",
     "DP402": "checkpoint: a file is broken or truncated",
     "DP403": "checkpoint: architecture not supported",
@@ -36,6 +37,7 @@ CODES: dict[str, str] = {
     "DP702": "engine: the native kernels were asked for and cannot be had",
     "DP703": "engine: the device was asked for and cannot be had",
     "DP704": "engine: an option that this version does not have",
+    "DP901": "a fault of draftproof's own that ended one request",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from draftproof.core.cost import RoundCost
@@ -13,17 +12,17 @@ from draftproof.engine.scheduler import Scheduled
 
 @dataclass(frozen=True, slots=True)
 class RoundTimes:
-    """When the parts of a round began (`time.perf_counter()`), and when the last judgement was made."""
+    """Seconds: the whole round, the part inside proposers, and the forward pass with sampling and verdicts."""
 
-    start_s: float
+    round_s: float
     draft_s: float
-    verify_s: float
-    judged_s: float
+    pass_s: float
 
 
 def round_cost(
     scheduled: list[Scheduled], judgements: list[Judgement], events: list[StreamEvent], times: RoundTimes
 ) -> RoundCost:
+    """`events` and `judgements` are those of the sampling sequences, in the order of `scheduled`."""
     decoding = [item for item in scheduled if item.decodes]
     num_proposed = sum(judged.num_proposed for judged in judgements)
     num_decode_rows = len(decoding) + num_proposed
@@ -31,10 +30,10 @@ def round_cost(
     share = num_decode_rows / (num_decode_rows + num_prefill_rows)
     sampling = [item for item in scheduled if item.samples]
     return RoundCost(
-        draft_s=times.verify_s - times.draft_s,
-        verify_s=(times.judged_s - times.verify_s) * share,
-        prefill_s=(times.judged_s - times.verify_s) * (1 - share),
-        coordination_s=time.perf_counter() - times.judged_s + times.draft_s - times.start_s,
+        draft_s=times.draft_s,
+        verify_s=times.pass_s * share,
+        prefill_s=times.pass_s * (1 - share),
+        coordination_s=max(0.0, times.round_s - times.draft_s - times.pass_s),
         proposed=num_proposed,
         accepted=sum(len(event.draft.accepted) for event in events if event.draft is not None),
         emitted=sum(
@@ -48,11 +47,19 @@ def round_cost(
 
 
 def share_cost(cost: RoundCost, scheduled: list[Scheduled], judgements: list[Judgement]) -> None:
-    """Adds to each decoding request's counters its part of the round's times, by rows of the pass."""
-    sampling = [item for item in scheduled if item.samples]
-    for item, judged in zip(sampling, judgements, strict=True):
-        if item.decodes:
-            share = (1 + judged.num_proposed) / cost.num_decode_rows
-            item.sequence.stats.draft_s += cost.draft_s * share
-            item.sequence.stats.verify_s += cost.verify_s * share
-            item.sequence.stats.coordination_s += cost.coordination_s * share
+    """Adds to each decoding request's counters its part of the round's times.
+
+    The pass is shared by rows, coordination evenly, drafting evenly among the requests that had a draft budget.
+    """
+    decoding = [
+        (item, j)
+        for item, j in zip((s for s in scheduled if s.samples), judgements, strict=True)
+        if item.decodes
+    ]
+    num_drafting = sum(item.budget > 0 for item, _ in decoding)
+    for item, judged in decoding:
+        stats = item.sequence.stats
+        stats.verify_s += cost.verify_s * (1 + judged.num_proposed) / cost.num_decode_rows
+        stats.coordination_s += cost.coordination_s / len(decoding)
+        if item.budget > 0:
+            stats.draft_s += cost.draft_s / num_drafting

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from draftproof.core.errors import DraftproofError
-from draftproof.core.intent import NoSpeculation, Predicted, SpeculationIntent
-from draftproof.engine.config import OnUnfit
+from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.engine.config import EngineConfig
 from draftproof.engine.request import Request
 from draftproof.models.base import ModelConfig
+from draftproof.proposers.registry import METHODS
 from draftproof.verify.types import Rule
 
 
@@ -37,23 +38,39 @@ def check_request(request: Request, config: ModelConfig, max_len: int) -> None:
                 f"ids from 0 to {config.vocab_size - 1}",
                 "Encode the text with this model's tokenizer.",
             )
+    least = len(request.prompt_token_ids) + request.params.min_tokens
+    if least > max_len:
+        raise DraftproofError(
+            "DP202",
+            "min_tokens",
+            f"{request.params.min_tokens} after a prompt of {len(request.prompt_token_ids)} tokens",
+            f"at most {max_len} tokens together, the context length",
+            "Lower min_tokens or shorten the prompt.",
+        )
     request.params.validate_for(config.vocab_size, max_len, frozenset(config.eos_token_ids))
 
 
-def fit(request: Request, on_unfit: OnUnfit) -> tuple[SpeculationIntent, str | None]:
-    """The method that will run, and in words why it is not the one asked for. Raises DP106 to refuse."""
-    if isinstance(request.intent, Predicted) and not request.prediction:
-        error = DraftproofError(
-            "DP106",
-            "speculation.method",
-            "predicted, but the request has no prediction",
-            "the text that you expect as the answer",
-            "Give it (--prediction-file), or use method auto, which takes a prediction where there is one.",
-        )
-        if on_unfit == "refuse":
-            raise error
-        return NoSpeculation(), f"decodes plainly: {error}"
-    return request.intent, None
+def fit(request: Request, config: EngineConfig) -> tuple[SpeculationIntent, str | None]:
+    """The method that will run, and in words what the user should know of it. Raises DP106 to refuse."""
+    intent = request.intent if request.intent is not None else config.speculation
+    if isinstance(intent, NoSpeculation):
+        return intent, "the prediction is not used: no method was asked for" if request.prediction else None
+    # A cascade reads and needs what its parts do: one that has nothing to read is passed over.
+    methods = [METHODS[part.method] for part in getattr(intent, "proposers", (intent,))]
+    if request.prediction and not any(method.uses_prediction for method in methods):
+        return intent, f"the prediction is not used: method {intent.method} does not read one"
+    if request.prediction or not all(method.needs_prediction for method in methods):
+        return intent, None
+    error = DraftproofError(
+        "DP106",
+        "speculation.method",
+        f"{intent.method}, but the request has no prediction",
+        "the text that you expect as the answer",
+        "Give it (--prediction-file), or use method auto, which takes a prediction where there is one.",
+    )
+    if config.on_unfit == "refuse":
+        raise error
+    return NoSpeculation(), f"decodes plainly: {error}"
 
 
 def rule_for(intent: SpeculationIntent) -> Rule:

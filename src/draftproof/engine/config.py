@@ -33,7 +33,7 @@ class EngineConfig:
     cache_bytes: int | None = None
     speculation: SpeculationIntent = field(default_factory=NoSpeculation)
     on_unfit: OnUnfit = "refuse"
-    max_pools: int = 32
+    max_pools: int = 8
 
     def __post_init__(self) -> None:
         limits = {"max_num_seqs": 4096, "max_num_rows": 65536, "prefill_chunk": 65536, "max_pools": 65536}

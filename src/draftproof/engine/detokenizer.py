@@ -55,6 +55,10 @@ class Detokenizer:
             self._extend(decoded, len(decoded))
             self._closed = True
 
+    def abandon(self) -> None:
+        """No token follows, and what is unfinished is left out: the decoder is not asked again."""
+        self._closed = True
+
     def match_stop(self) -> str | None:
         """The stop string that the last `push` or `close` completed, or None. A match cuts `text` before it.
 

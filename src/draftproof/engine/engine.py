@@ -28,7 +28,7 @@ from draftproof.engine.config import EngineConfig
 from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
 from draftproof.engine.request import Request, RequestOutput, RoundDraft, StreamEvent
-from draftproof.engine.runner import run_pass
+from draftproof.engine.runner import PassResult, build_pass
 from draftproof.engine.scheduler import Scheduler
 from draftproof.engine.selftest import SelfTest, check_bits
 from draftproof.engine.sequence import Sequence as RunningSequence
@@ -58,13 +58,14 @@ class Engine:
         self.loaded = loaded
         self.tokenizer = loaded.tokenizer
         model = loaded.model
-        self.max_len = min(config.max_model_len or model.config.context_length, model.config.context_length)
+        self.max_len = _max_len(config, model.config.context_length)
         num_blocks = self._num_blocks()
         self._pool = BlockPool(num_blocks)
         self._cache: KVCache = model.new_cache(num_blocks)
         self._scheduler = Scheduler(config, self._pool, self.max_len)
         self._drafting = Drafting(create_proposer, model.config.vocab_size, config.max_pools)
         self._ids = count()
+        self._listeners: dict[str, deque[StreamEvent]] = {}
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
         self.selftest: SelfTest = check_bits(model)
         if not self.selftest.promise:
@@ -99,9 +100,14 @@ class Engine:
         prediction: str | Sequence[int] = (),
         scope: str = "",
         req_id: str | None = None,
+        add_special: bool = False,
     ) -> Request:
-        """A request from text (encoded as it is; render a chat with `render_chat` first) or from token ids."""
-        prompt_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        """A request from token ids or from text.
+
+        Text is encoded as it is: render a chat with `render_chat` first. `add_special` lets the tokenizer add what
+        it puts around raw text (a BOS token, for some models); a rendered chat has it already.
+        """
+        prompt_ids = self.tokenizer.encode(prompt, add_special) if isinstance(prompt, str) else list(prompt)
         prediction_ids = (
             self.tokenizer.encode(prediction) if isinstance(prediction, str) else list(prediction)
         )
@@ -109,7 +115,7 @@ class Engine:
             req_id=req_id if req_id is not None else f"req-{next(self._ids)}",
             prompt_token_ids=tuple(prompt_ids),
             params=params if params is not None else SamplingParams(),
-            intent=intent if intent is not None else self.config.speculation,
+            intent=intent,
             prediction=tuple(prediction_ids),
             scope=scope,
         )
@@ -120,20 +126,28 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
+        if any(sequence.request.req_id == request.req_id for sequence in self._scheduler.sequences()):
+            raise DraftproofError(
+                "DP306",
+                "req_id",
+                request.req_id,
+                "an id that no request in the engine has",
+                "Choose another id.",
+            )
         check_request(request, self.loaded.model.config, self.max_len)
-        seed = request.params.seed if request.params.seed is not None else secrets.randbits(63)
-        intent, reason = fit(request, self.config.on_unfit)
+        intent, reason = fit(request, self.config)
+        depth = getattr(intent, "num_speculative_tokens", 0)
         sequence = RunningSequence(
             request=request,
-            seed=seed,
-            depth=getattr(intent, "num_speculative_tokens", 0),
-            max_total=self.max_len,
+            seed=request.params.seed if request.params.seed is not None else secrets.randbits(63),
+            depth=depth,
+            max_total=self._max_total(request, depth),
             decode=self.tokenizer.decode,
             eos_token_ids=frozenset(self.loaded.model.config.eos_token_ids),
         )
         sequence.decision_reason = reason
         sequence.rule = Rule.MATCH if request.params.is_greedy else rule_for(intent)
-        self._scheduler.add(sequence)
+        self._scheduler.check(sequence)
         if not isinstance(intent, NoSpeculation):
             view = SequenceView(
                 req_id=request.req_id,
@@ -142,17 +156,20 @@ class Engine:
                 params=request.params,
                 prediction=request.prediction,
                 scope=request.scope,
-                depth=sequence.depth,
+                depth=depth,
                 noise=sequence.noise_key,
             )
-            self._drafting.begin(view, intent)
+            self._drafting.add(view, intent, chains_only=sequence.rule is Rule.BLOCK)
+        self._scheduler.add(sequence)
 
     def abort(self, req_id: str) -> RequestOutput | None:
         """Ends a request now; None when it is not known (it may have ended already)."""
         for sequence in self._scheduler.sequences():
             if sequence.request.req_id == req_id:
                 sequence.abort()
-                return self._end(sequence).finished
+                event = self._end(sequence)
+                self._tell([event])
+                return event.finished
         return None
 
     @property
@@ -163,54 +180,76 @@ class Engine:
 
     def step(self) -> list[StreamEvent]:
         """One round over everything that is scheduled; returns what the requests emitted."""
-        start_s = time.perf_counter()
+        started_s = time.perf_counter()
+        self._drafting.take_spent()
         scheduled = self._scheduler.schedule()
-        sampling = [item for item in scheduled if item.samples]
-        sequences = [item.sequence for item in sampling]
         if not scheduled:
             return []
         for item in scheduled:
             if item.sequence.started_s is None:
-                item.sequence.started_s = start_s
+                item.sequence.started_s = started_s
+                self._drafting.begin(item.sequence.request.req_id)
+        sampling = [item for item in scheduled if item.samples]
+        sequences = [item.sequence for item in sampling]
 
-        draft_s = time.perf_counter()
         draft = self._drafting.propose(
             [sequence.request.req_id for sequence in sequences], [item.budget for item in sampling]
         )
-        verify_s = time.perf_counter()
-        result = run_pass(self.loaded.model, self._cache, scheduled, draft)
-        judgements = judge(result, sequences, draft)
-        judged_s = time.perf_counter()
+        batch, row_offsets = build_pass(scheduled, draft)
+        pass_started_s = time.perf_counter()
+        logits = self.loaded.model.forward(batch, self._cache)
+        judgements = judge(PassResult(logits, row_offsets), sequences, draft)
+        pass_s = time.perf_counter() - pass_started_s
 
+        events = []
+        verdicts = iter(judgements)
         for item in scheduled:
             item.sequence.num_computed += item.num_rows
-        events = [
-            self._commit(sequence, judged) for sequence, judged in zip(sequences, judgements, strict=True)
-        ]
-        cost = round_cost(scheduled, judgements, events, RoundTimes(start_s, draft_s, verify_s, judged_s))
+            if not item.decodes:
+                self._drafting.observe(item.sequence.request.req_id)
+            if item.samples:
+                events.append(self._commit_or_fail(item.sequence, next(verdicts)))
+        times = RoundTimes(time.perf_counter() - started_s, self._drafting.take_spent(), pass_s)
+        cost = round_cost(scheduled, judgements, events, times)
         share_cost(cost, scheduled, judgements)
         self._round_costs.append(cost)
+        self._tell(events)
         return events
 
     def stream(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
         """Runs `requests` beside whatever else runs; yields their events until all have ended.
 
-        A caller that stops listening early aborts what is left.
+        Events reach their stream whoever calls `step` or `abort`. A caller that stops listening early aborts what
+        is left.
         """
-        left = set()
+        events: deque[StreamEvent] = deque()
+        left: set[str] = set()
         try:
             for request in requests:
                 self.add_request(request)
                 left.add(request.req_id)
+                self._listeners[request.req_id] = events
             while left:
-                for event in self.step():
-                    if event.req_id in left:
-                        if event.finished is not None:
-                            left.discard(event.req_id)
-                        yield event
+                if not events:
+                    assert self.has_work, "a request ended without an event"
+                    self.step()
+                while events:
+                    event = events.popleft()
+                    if event.finished is not None:
+                        left.discard(event.req_id)
+                    yield event
         finally:
             for req_id in left:
                 self.abort(req_id)
+                self._listeners.pop(req_id, None)
+
+    def _tell(self, events: Sequence[StreamEvent]) -> None:
+        for event in events:
+            listener = self._listeners.get(event.req_id)
+            if listener is not None:
+                listener.append(event)
+                if event.finished is not None:
+                    del self._listeners[event.req_id]
 
     def generate(
         self,
@@ -261,6 +300,26 @@ class Engine:
 
     # ---- parts of a round ------------------------------------------------------------------------------
 
+    def _commit_or_fail(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
+        """A fault while one request's tokens are emitted ends that request and no other."""
+        num_tokens = len(sequence.token_ids)
+        try:
+            return self._commit(sequence, judged)
+        except Exception as error:
+            logger.exception(
+                "request %s ends: a fault while its tokens were emitted", sequence.request.req_id
+            )
+            sequence.fail(
+                DraftproofError(
+                    "DP901",
+                    "request",
+                    f"{type(error).__name__}: {error}",
+                    "tokens that can be emitted",
+                    "This is a fault in draftproof or in the model's tokenizer: please report it.",
+                )
+            )
+            return self._end(sequence, sequence.token_ids[num_tokens:])
+
     def _commit(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
         """Emits what the verdict offers, up to the stop rule, and lets cache and proposer follow."""
         sequence.num_computed += len(judged.verdict.path)
@@ -302,6 +361,14 @@ class Engine:
         failure = self._drafting.failure(sequence.request.req_id)
         if failure is not None:
             sequence.decision_reason = f"decodes plainly: {failure}"
+            sequence.depth = 0  # it reserves no rows for drafts any more
+
+    def _max_total(self, request: Request, depth: int) -> int:
+        """Tokens at which a request ends. Without max_tokens it gets what the cache can hold, where that is less."""
+        if request.params.max_tokens is not None:
+            return self.max_len
+        capacity = self._pool.num_blocks * BLOCK_SIZE - depth
+        return min(self.max_len, max(capacity, len(request.prompt_token_ids) + 1))
 
     def _num_blocks(self) -> int:
         model = self.loaded.model
@@ -322,6 +389,18 @@ class Engine:
                 "Give the engine more memory (--memory).",
             )
         return min(most, num_blocks)
+
+
+def _max_len(config: EngineConfig, context_length: int) -> int:
+    if config.max_model_len is not None and config.max_model_len > context_length:
+        raise DraftproofError(
+            "DP001",
+            "max_model_len",
+            config.max_model_len,
+            f"at most {context_length}, the model's context length",
+            "Lower it, or leave it out.",
+        )
+    return config.max_model_len or context_length
 
 
 def total_memory_bytes() -> int:

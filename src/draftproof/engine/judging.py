@@ -6,6 +6,7 @@ is no distribution (NaN logits, nothing left that may come next) exactly where p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -125,7 +126,7 @@ class _RequestRows:
         error, run = None, verdict.run
         for index, row in enumerate((0, *verdict.path)):
             processed = self.process(row, verdict.tokens[:index])
-            error = row_error(self.logits[row], processed[0])
+            error = self._row_error(row, processed[0], run[index])
             if error is not None:
                 run = run[:index]
                 verdict = Verdict(verdict.path[:index], verdict.tokens[:index], verdict.next_token)
@@ -134,6 +135,14 @@ class _RequestRows:
                 source = self.logits[row] if params.logprobs_mode == "raw" else processed[0]
                 logprobs.append(token_logprobs(source, run[index], params.logprobs))
         return Judgement(run, verdict, error, logprobs, self.draft_tokens, self.logits)
+
+    def _row_error(self, row: int, processed: Tensor, token: int) -> DraftproofError | None:
+        """Why nothing can be emitted from a row, or None. `processed` [vocab]; `token` was chosen from it."""
+        # The best of a row with a NaN or an infinity is not finite itself: no second look at the vocabulary.
+        is_best = self.sequence.rule is Rule.MATCH and self.sequence.sampling.leaves_logits
+        if is_best and math.isfinite(float(self.logits[row, token])):
+            return None
+        return row_error(self.logits[row], processed)
 
 
 def _target_rows(rows: list[_RequestRows], result: PassResult) -> TargetRows:

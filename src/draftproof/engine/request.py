@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from draftproof.core.cost import SpeculationStats
-from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.intent import SpeculationIntent
 from draftproof.core.params import SamplingParams
 from draftproof.ops.logprobs import TokenLogprobs
 
@@ -21,6 +21,7 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 class Request:
     """One prompt and how it is to be answered.
 
+    intent       None: what the engine's configuration says
     prediction   the user's expected output as token ids; empty if none was given
     scope        text is remembered and prefixes are shared only within one scope (API key or cache_salt)
     arrival_s    `time.monotonic()` when it was made
@@ -29,7 +30,7 @@ class Request:
     req_id: str
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = field(default_factory=SamplingParams)
-    intent: SpeculationIntent = field(default_factory=NoSpeculation)
+    intent: SpeculationIntent | None = None
     prediction: tuple[int, ...] = ()
     scope: str = ""
     arrival_s: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""One pass: from scheduled sequences and drafts to the model's logits, and back to each request's rows.
+"""One pass: from scheduled sequences and drafts to the rows that the model computes, and which logits are whose.
 
 Called once per round by the engine. Knows the model's interface and row arithmetic; nothing of proposers,
 sampling or text.
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from draftproof.engine.scheduler import Scheduled
-from draftproof.kv.cache import KVCache
-from draftproof.models.base import ForwardBatch, Model, Segment
+from draftproof.models.base import ForwardBatch, Segment
 from draftproof.ops.draft_batch import DraftBatch
 
 
@@ -29,8 +28,11 @@ class PassResult:
     row_offsets: list[int]
 
 
-def run_pass(model: Model, cache: KVCache, scheduled: list[Scheduled], draft: DraftBatch) -> PassResult:
-    """Runs the model over all rows. `draft` has one entry per sampling sequence, in the order of `scheduled`."""
+def build_pass(scheduled: list[Scheduled], draft: DraftBatch) -> tuple[ForwardBatch, list[int]]:
+    """The rows of a pass, and the offsets of each sampling sequence's logit rows (see `PassResult`).
+
+    `draft` has one entry per sampling sequence, in the order of `scheduled`.
+    """
     token_ids: list[int] = []
     positions: list[int] = []
     segments: list[Segment] = []
@@ -66,4 +68,4 @@ def run_pass(model: Model, cache: KVCache, scheduled: list[Scheduled], draft: Dr
         segments=segments,
         logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
     )
-    return PassResult(model.forward(batch, cache), row_offsets)
+    return batch, row_offsets

@@ -45,7 +45,11 @@ class Scheduler:
         self._running: list[Sequence] = []
 
     def add(self, sequence: Sequence) -> None:
-        """Queues a sequence. Raises DP305 when it could not run even alone."""
+        """Queues a sequence that `check` let pass."""
+        self._waiting.append(sequence)
+
+    def check(self, sequence: Sequence) -> None:
+        """Raises DP305 when the sequence could not run even alone."""
         needed = self._num_blocks(sequence)
         if needed > self._pool.num_blocks:
             fits = self._pool.num_blocks * BLOCK_SIZE - sequence.depth
@@ -56,7 +60,6 @@ class Scheduler:
                 f"at most {fits} tokens in all, which is what the cache holds",
                 "Shorten the prompt, lower max_tokens, or give the engine more memory (--memory).",
             )
-        self._waiting.append(sequence)
 
     def schedule(self) -> list[Scheduled]:
         """Decoding sequences first (one root row and their draft budget each), then prompt chunks, in order."""
@@ -64,14 +67,14 @@ class Scheduler:
         decoding = [sequence for sequence in self._running if sequence.num_output]
         prefilling = [sequence for sequence in self._running if not sequence.num_output]
         # Drafts may not take the rows that waiting prompts need to get on.
-        rows_left = self._config.max_num_rows
-        reserved = rows_left // 4 if prefilling else 0
-        scheduled = []
-        for position, sequence in enumerate(decoding):
-            still_to_come = len(decoding) - position - 1
-            budget = max(0, min(sequence.draft_budget, rows_left - reserved - 1 - still_to_come))
-            scheduled.append(Scheduled(sequence, 1, True, True, budget))
-            rows_left -= 1 + budget
+        rows_left = self._config.max_num_rows - len(decoding)
+        reserved = self._config.max_num_rows // 4 if prefilling else 0
+        budgets = _fair_shares([sequence.draft_budget for sequence in decoding], rows_left - reserved)
+        rows_left -= sum(budgets)
+        scheduled = [
+            Scheduled(sequence, 1, True, True, budget)
+            for sequence, budget in zip(decoding, budgets, strict=True)
+        ]
         for sequence in prefilling:
             num_rows = min(sequence.num_uncomputed, self._config.prefill_chunk, rows_left)
             if num_rows <= 0:
@@ -110,3 +113,13 @@ class Scheduler:
     def _num_blocks(self, sequence: Sequence) -> int:
         # A tree's rejected nodes lie behind the committed tokens until the round ends, hence the depth.
         return self._pool.blocks_for(min(sequence.max_total, self._max_len) + sequence.depth)
+
+
+def _fair_shares(wanted: list[int], available: int) -> list[int]:
+    """What each gets of `available` rows: all it wants, or as much as everybody else who wants more."""
+    shares = [0] * len(wanted)
+    left = max(0, available)
+    for rank, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[index] = min(wanted[index], left // (len(wanted) - rank))
+        left -= shares[index]
+    return shares

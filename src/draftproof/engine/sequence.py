@@ -116,16 +116,16 @@ class Sequence:
         assert (logprobs is None) == (self.request.params.logprobs is None)
         if self._first_token_s is None:
             self._first_token_s = time.perf_counter()
+        assert logprobs is None or len(logprobs) == len(run)
         emitted: list[int] = []
-        for token in run:
+        for index, token in enumerate(run):
             emitted.append(token)
             self.token_ids.append(token)
+            if logprobs is not None:
+                self._logprobs.append(logprobs[index])
             self._end_if_due(token)
             if self.finish_reason is not None:
                 break
-        if logprobs is not None:
-            assert len(logprobs) == len(run)
-            self._logprobs.extend(logprobs[: len(emitted)])
         self.sampling.commit(emitted)
         # The first token comes out of the prompt's pass, which is no round of decoding.
         if self.num_output > len(emitted):
@@ -137,8 +137,10 @@ class Sequence:
         self._end("abort", None)
 
     def fail(self, error: DraftproofError) -> None:
-        """Ends the sequence by a fault that concerns it alone, with what was emitted so far."""
+        """Ends the sequence by a fault that concerns it alone, with the tokens and the certain text so far."""
         self.error = error
+        self._detokenizer.abandon()
+        self.finish_reason = None
         self._end("error", None)
 
     def take_text(self) -> str:

@@ -74,20 +74,27 @@ class DraftBatch:
         )
 
     def request(self, request: int) -> DraftBatch:
-        """The part of one request, as a batch of one (views, no copies; `q` is shared)."""
+        """The part of one request, as a batch of one, with the rows of `q` that its nodes were drawn from."""
         start, stop = int(self.node_offsets[request]), int(self.node_offsets[request + 1])
+        q_rows, q = self.q_rows[start:stop], self.q
+        if q.shape[0]:
+            drawn = ~self.is_point_mass[start:stop]
+            used, places = torch.unique(q_rows[drawn], return_inverse=True)
+            q_rows = torch.zeros_like(q_rows)
+            q_rows[drawn] = places
+            q = q[used]
         return DraftBatch(
             tokens=self.tokens[start:stop],
             parent_rows=self.parent_rows[start:stop],
             node_offsets=torch.tensor([0, stop - start]),
             is_point_mass=self.is_point_mass[start:stop],
-            q_rows=self.q_rows[start:stop],
-            q=self.q,
+            q_rows=q_rows,
+            q=q,
         )
 
     @classmethod
     def concat(cls, batches: Sequence[DraftBatch]) -> DraftBatch:
-        """The requests of `batches` one after the other; rows of `q` are kept, never copied per node."""
+        """The requests of `batches` one after the other; rows of `q` are kept in order."""
         batches = list(batches)
         if len(batches) == 1:
             return batches[0]
