@@ -76,7 +76,7 @@ class PredictedProposer:
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for sequence in sequences:
             request = self._requests.get(sequence.req_id)
-            if request is not None:
+            if request is not None and request.guess:
                 came = sequence.token_ids[request.num_read :]
                 request.evidence.learn(request.guess_length, request.guess, came)
                 request.guess = ()

@@ -75,10 +75,10 @@ class SuffixProposer:
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for sequence in sequences:
             request = self._requests[sequence.req_id]
-            request.evidence.learn(
-                request.guess_length, request.guess, sequence.token_ids[request.guess_at :]
-            )
-            request.guess = []
+            if request.guess:
+                came = sequence.token_ids[request.guess_at :]
+                request.evidence.learn(request.guess_length, request.guess, came)
+                request.guess = []
 
     def end(self, sequence: SequenceView) -> None:
         """Frees the request and remembers its output for later ones of its scope."""
