@@ -143,7 +143,7 @@ class Crashing(RandomDrafts):
 
     def _chain(self, sequence: SequenceView, depth: int) -> list[int]:
         self._crash(sequence, "propose")
-        malformed = self._rng(sequence).random()
+        malformed = self._rng(sequence).random()  # what `check_drafts` must see; its own tests plant the rest
         if malformed < 0.05:
             return [self._vocab_size]
         if malformed < 0.1:
