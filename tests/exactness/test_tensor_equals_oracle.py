@@ -63,7 +63,7 @@ def test_acceptance_and_residuals(dists: list[Dist], data: st.DataObject) -> Non
 
 
 @settings(max_examples=100, deadline=None)
-@given(dists=distributions(num=3), weight=st.fractions(0, 1), data=st.data())
+@given(dists=distributions(num=3), weight=st.fractions(0, 1, max_denominator=1000), data=st.data())
 def test_block_weights_and_stop_probabilities(
     dists: list[Dist], weight: Fraction, data: st.DataObject
 ) -> None:

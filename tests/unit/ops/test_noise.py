@@ -227,6 +227,11 @@ def test_the_bound_never_loses_a_winner(monkeypatch: pytest.MonkeyPatch) -> None
     assert torch.equal(draw(weights, words, 2), one_by_one)
     monkeypatch.setattr(noise, "_TILE", 7)
     assert torch.equal(draw(weights, words, 2), one_by_one)
+    sparse = torch.zeros(60, 200, dtype=torch.float64)
+    sparse[:, 5::7][:, :28] = weights[:, :28]  # 28 ids of 200: the support path, in four tiles
+    in_tiles = draw(sparse, words, 2)
+    monkeypatch.undo()
+    assert torch.equal(draw(sparse, words, 2), in_tiles)
 
 
 def test_weights_need_no_normalisation_and_may_be_tiny() -> None:
