@@ -125,7 +125,8 @@ def _from_gguf(metadata: Mapping[str, Any]) -> ChatTemplate:
     for key, value in metadata.items():
         if isinstance(value, str) and (key == prefix or key.startswith(prefix + ".")):
             sources[key.removeprefix(prefix).removeprefix(".") or "default"] = value
-    tokens = metadata.get("tokenizer.ggml.tokens", [])
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    tokens = tokens if isinstance(tokens, list) else []
     keys = {"bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding", "cls": "cls"}
     variables = {}
     for name, key in keys.items():
