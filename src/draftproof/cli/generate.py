@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,11 @@ EXAMPLES = (
 @click.option("--top-p", type=float, default=1.0, show_default=True)
 @click.option("--top-k", type=int, default=0, show_default=True, help="0: all tokens.")
 @click.option("--min-p", type=float, default=0.0, show_default=True)
-@click.option("--seed", type=int, help="Same seed, same text, with and without speculation.")
+@click.option(
+    "--seed",
+    type=int,
+    help="Same seed, same text, with and without speculation (unless verification is rejection or block).",
+)
 @click.option("--stop", multiple=True, help="Ends the answer before this text; may be repeated.")
 @click.option(
     "--show-drafts", is_flag=True, help="Mark accepted, corrected and rejected tokens as they stream."
@@ -165,7 +170,7 @@ def _intent(config: str | None, prediction_file: Path | None) -> SpeculationInte
     if config.lstrip().startswith("{"):
         return parse_intent(config)
     path = Path(config)
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, also for names too long to exist
         raise DraftproofError(
             "DP002",
             "--speculative-config",

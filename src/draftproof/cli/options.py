@@ -62,7 +62,7 @@ _MODEL_OPTIONS = (
     click.option(
         "--memory", type=parse_bytes, metavar="BYTES", help="For keys and values of the cache, such as 4GiB."
     ),
-    click.option("--threads", type=click.IntRange(1, 1024), help="Default: one per core."),
+    click.option("--threads", type=click.IntRange(1, 256), help="Default: one per core."),
     click.option(
         "--kernels",
         type=click.Choice(["auto", "native", "python"]),

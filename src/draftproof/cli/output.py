@@ -47,10 +47,14 @@ def wants_colour(stream_name: str) -> bool:
 
 
 class ProgressLine:
-    """One line on standard error that is written over and over; nothing where that is no terminal."""
+    """One line on standard error that is written over and over; where that is no terminal, a line per new part.
+
+    What is done is told up to its last comma: "edit, 4 at a time, plain" and "…, speculative" are one part.
+    """
 
     def __init__(self) -> None:
         self._visible = is_terminal("stderr")
+        self._told: set[str] = set()
         self._started = time.monotonic()
 
     def show(self, done: int, total: int, what: str) -> None:
@@ -58,6 +62,11 @@ class ProgressLine:
             minutes, seconds = divmod(round(time.monotonic() - self._started), 60)
             bar = ("█" * (20 * done // total)).ljust(20, "░")
             click.echo(f"\r\x1b[K{bar} {done:>3}/{total} {minutes}:{seconds:02} {what}", nl=False, err=True)
+            return
+        part = what.rpartition(", ")[0] or what
+        if part not in self._told:
+            self._told.add(part)
+            note(part)
 
     def clear(self) -> None:
         if self._visible:

@@ -86,6 +86,10 @@ class Engine:
         from draftproof.models.loading import load_model
 
         if threads is not None:
+            if not isinstance(threads, int) or not 1 <= threads <= 256:
+                raise DraftproofError(
+                    "DP001", "threads", threads, "a number from 1 to 256", "Leave it out: one per core."
+                )
             torch.set_num_threads(threads)
         return cls(load_model(model, dtype=dtype, kernels=kernels, device=device), config or EngineConfig())
 

@@ -103,11 +103,11 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     """
     if isinstance(model, str) and model in CATALOGUE:
         return pull(model, progress)
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))  # leaves a user who does not exist in place
     if path.exists():
         return path
     known = ", ".join(CATALOGUE)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", str(model)) and path.suffix != ".gguf":
+    if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(model)) and path.suffix != ".gguf":
         raise DraftproofError(
             "DP401",
             "MODEL",

@@ -60,6 +60,19 @@ def load_model(
     if device != "cpu":
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype = _choose_dtype(dtype)
+    try:
+        return _load(model, torch_dtype, kernels)
+    except OSError as error:
+        raise DraftproofError(
+            "DP401",
+            "MODEL",
+            f"{str(model)[:200]}: {error.strerror or error}",
+            "a directory or file that can be read",
+            "Check the path and its permissions.",
+        ) from error
+
+
+def _load(model: str | Path, torch_dtype: torch.dtype, kernels: str) -> LoadedModel:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
     config, weights = load_weights(checkpoint)
@@ -142,7 +155,7 @@ def _build(
     from draftproof.models import native
 
     try:
-        model = native.NativeModel(config, weights, dtype, torch.get_num_threads())
+        model = native.NativeModel(config, weights, dtype, min(torch.get_num_threads(), native.MAX_THREADS))
         return model, native.status().reason
     except DraftproofError as error:
         if kernels == "native" or error.code != "DP702":

@@ -26,7 +26,7 @@ def test_a_read_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(loading, "detect", refuse)
+    monkeypatch.setattr(loading, "open_checkpoint", refuse)
     with pytest.raises(DraftproofError, match="Permission denied") as error:
         load_model(file)
     assert error.value.code == "DP401"

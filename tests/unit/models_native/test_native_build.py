@@ -221,3 +221,16 @@ def test_other_vector_widths_give_the_same_bits(
 
 def _cache() -> KVCache:
     return KVCache(SMALL.num_layers, 4, SMALL.num_kv_heads, SMALL.head_dim, torch.bfloat16)
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF not really", b"#!/bin/sh\nexit 3\n", b"#!/nowhere/at/all\n"])
+def test_a_compiler_that_does_not_work_is_none(
+    content: bytes, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "fake-c++"
+    fake.write_bytes(content)
+    fake.chmod(0o755)
+    monkeypatch.setenv("CXX", str(fake))
+    with pytest.raises(DraftproofError) as caught:
+        build()
+    assert caught.value.code == "DP702"

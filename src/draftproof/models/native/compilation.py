@@ -53,13 +53,18 @@ def find_compiler() -> Compiler:
         path = shutil.which(name)
         if path is None:
             continue
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        try:
+            answer = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, check=False, timeout=30, errors="replace"
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue  # on PATH, but no program that answers: as good as none
         if answer.returncode == 0:
             return Compiler(path, answer.stdout.strip())
     raise DraftproofError(
         "DP702",
         "kernels",
-        f"no C++ compiler ({wanted or ', '.join(COMPILERS)}) on PATH",
+        f"no C++ compiler that works ({wanted or ', '.join(COMPILERS)}) on PATH",
         "a C++17 compiler",
         "Install one (on Debian: apt install g++), or use --kernels python.",
     )
@@ -145,7 +150,23 @@ def _compile(compiler: Compiler, library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         output = Path(scratch) / library.name
         command = [compiler.path, *FLAGS, str(SOURCES / "draftproof.cpp"), "-o", str(output)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_LIMIT_S)
+        try:
+            result = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=COMPILE_LIMIT_S,
+                errors="replace",
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DraftproofError(
+                "DP702",
+                "kernels",
+                f"{compiler.path} was not done after {COMPILE_LIMIT_S} s",
+                "kernels that compile",
+                "Try again when the machine is less busy, or use --kernels python.",
+            ) from error
         if result.returncode != 0 or not output.exists():
             log = library.with_suffix(".log")
             log.write_text(" ".join(command) + "\n" + result.stdout + result.stderr)
