@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftproof.core.errors import DraftproofError
+from draftproof.core.paths import cache_root
 from draftproof.kv.cache import BLOCK_SIZE
 
 SOURCES = Path(__file__).parent / "kernels"
@@ -72,11 +73,7 @@ def find_compiler() -> Compiler:
 
 def cache_directory() -> Path:
     """Where compiled kernels lie: $DRAFTPROOF_HOME/kernels, else the user's cache directory."""
-    home = os.environ.get("DRAFTPROOF_HOME")
-    if home:
-        return Path(home) / "kernels"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "draftproof" / "kernels"
+    return cache_root() / "kernels"
 
 
 def build() -> Path:

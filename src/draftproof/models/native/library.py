@@ -54,6 +54,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     ),
     "dp_linear_free": (None, [c_void_p]),
     "dp_linear_apply": (c_char_p, [c_void_p, c_void_p, c_int32, c_void_p, c_int32]),
+    "dp_advise_huge_pages": (None, [c_void_p, c_int64]),
     "dp_argmax_rows": (None, [c_void_p, c_int64, c_int64, c_void_p]),
     "dp_read_memory": (c_int64, [c_void_p, c_int64, c_int32]),
 }
@@ -133,3 +134,8 @@ def argmax_rows(logits: Tensor) -> Tensor:
     out = torch.empty(logits.shape[0], dtype=torch.int64)
     library().dp_argmax_rows(address(logits), logits.shape[0], logits.shape[1], address(out))
     return out
+
+
+def read_memory(data: Tensor, num_threads: int) -> None:
+    """Reads `data` once from first to last byte, as the kernels read weights; for benchmarks of bandwidth."""
+    library().dp_read_memory(address(data), data.numel() * data.element_size(), num_threads)

@@ -58,9 +58,14 @@ class NativeModel:
             self._load(spec, weights)
 
     def new_cache(self, num_blocks: int) -> KVCache:
-        """An empty cache of this model's shape and type."""
+        """An empty cache of this model's shape and type, in huge pages where the system grants them.
+
+        Attention hops between blocks; with small pages it waits longer for addresses than for data.
+        """
         config = self.config
-        return KVCache(config.num_layers, num_blocks, config.num_kv_heads, config.head_dim, self.dtype)
+        cache = KVCache(config.num_layers, num_blocks, config.num_kv_heads, config.head_dim, self.dtype)
+        self._library.dp_advise_huge_pages(address(cache.data), cache.data.nbytes)
+        return cache
 
     def forward(self, batch: ForwardBatch, cache: KVCache) -> Tensor:
         """Writes keys and values into `cache`; returns fresh logits, float32 [num_logit_rows, vocab].

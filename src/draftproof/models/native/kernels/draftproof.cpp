@@ -247,6 +247,8 @@ const char* dp_linear_apply(void* linear, const float* x, int32_t num_rows, floa
     return dp::guarded([&] { static_cast<dp::AnyLinear*>(linear)->apply(x, num_rows, out, reference != 0); });
 }
 
+void dp_advise_huge_pages(void* start, int64_t bytes) { dp::advise_huge_pages(start, size_t(bytes)); }
+
 void dp_argmax_rows(const float* logits, int64_t num_rows, int64_t vocab_size, int64_t* out) {
     for (int64_t row = 0; row < num_rows; ++row) out[row] = dp::argmax(logits + row * vocab_size, vocab_size);
 }

@@ -22,14 +22,23 @@ inline void* allocate(size_t bytes, size_t alignment) {
     return memory;
 }
 
+// Asks for huge pages in [start, start + bytes), as far as whole ones lie in it. Advice only: without it pages are small.
+inline void advise_huge_pages(void* start, size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+    const size_t from = round_up(reinterpret_cast<size_t>(start), HUGE_PAGE_BYTES);
+    const size_t to = (reinterpret_cast<size_t>(start) + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+#else
+    (void)start, (void)bytes;
+#endif
+}
+
 // Read-mostly memory in huge pages where the system grants them: streaming weights then costs few TLB misses.
 class Arena {
   public:
     explicit Arena(size_t bytes) : bytes_(round_up(bytes, HUGE_PAGE_BYTES)) {
         start_ = static_cast<char*>(allocate(bytes_, HUGE_PAGE_BYTES));
-#if defined(MADV_HUGEPAGE)
-        madvise(start_, bytes_, MADV_HUGEPAGE);  // advice only: without it the pages are small
-#endif
+        advise_huge_pages(start_, bytes_);
     }
     ~Arena() { std::free(start_); }
     Arena(const Arena&) = delete;

@@ -1,6 +1,7 @@
 // A decoder of the Llama family: its packed weights and one whole forward pass as a single parallel job.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -190,81 +191,78 @@ template <class T> class Forward {
         }
     }
 
-    // The keys first .. first + BLOCK of a row, as far as it sees them. Asks memory for them as well.
+    // The keys from `first` on that a row sees, a chunk at most.
     void gather(int layer, const Row& row, const Segment& segment, int kv_head, int first, Chunk<T>& chunk) const {
-        const int left = row.num_visible - first;
-        chunk.count = left < BLOCK ? left : BLOCK;
-        for (int key = 0; key < chunk.count; ++key) {
+        const int left = row.num_visible - first, hd = s_.head_dim;
+        chunk.first = first, chunk.count = left < CHUNK ? left : CHUNK;
+        for (int key = 0; key < chunk.count;) {
             const int slot = plan_.slot(row, segment, first + key);
-            chunk.keys[key] = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-            chunk.values[key] = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-        }
-        for (int key = 0; key < chunk.count; ++key)
-            for (size_t byte = 0; byte < s_.head_dim * sizeof(T); byte += LINE_BYTES) {
-                __builtin_prefetch(reinterpret_cast<const char*>(chunk.keys[key]) + byte);
-                __builtin_prefetch(reinterpret_cast<const char*>(chunk.values[key]) + byte);
+            const int in_block = BLOCK - slot % BLOCK, in_chunk = chunk.count - key;
+            const int in_order = plan_.num_in_order(segment, first + key);
+            const int run = std::min({in_block, in_chunk, in_order});
+            const T* keys = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
+            const T* values = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
+            for (int step = 0; step < run; ++step, ++key, keys += hd, values += hd) {
+                chunk.keys[key] = keys, chunk.values[key] = values;
             }
+        }
+        for (int key = chunk.count; key % LANES; ++key) chunk.keys[key] = chunk.keys[chunk.count - 1];
     }
 
-    // First key of a row that is not in a chunk shared with later rows: those lie in full chunks of the context,
-    // in a chain also in full chunks of earlier rows.
-    static int first_own_key(const Row& row, const Segment& segment) {
-        return (segment.is_tree ? segment.context_len : row.num_visible) / BLOCK * BLOCK;
-    }
-
-    void attend_item(int layer, const Item& item, float* own) {
-        const int heads = item.last_head - item.first_head, hd = s_.head_dim;
+    // The queries attend to what they see of keys first .. end of `row`; the next chunk is on its way meanwhile.
+    void attend_range(int layer, const Item& item, const Row& row, int first, int end, const Queries& queries) const {
+        if (first >= end) return;
         const Segment& segment = plan_.segments[item.segment];
-        Queries queries(own, (item.last_row - item.first_row) * heads, hd);
-        queries.clear();
-        const float scale = 1.0f / __builtin_sqrtf(float(hd));
-        for (int query = 0; query < queries.num; ++query) {
-            const int row = item.first_row + query / heads, head = item.first_head + query % heads;
-            alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
-            rotate(space_.qkv.row(row) + head * hd, rotated, cos_of(row), sin_of(row), hd, scale);
-            for (int d = 0; d < hd; d += 2 * LANES) {
-                vec8 first, second;
-                to_halves<T>(rotated + d, first, second);
-                store(queries.q + query * hd + d, first);
-                store(queries.q + query * hd + d + LANES, second);
-            }
-        }
-        attend_shared(layer, item, segment, queries);
-        for (int row = item.first_row; row < item.last_row; ++row) {
-            const Queries rest = queries.part((row - item.first_row) * heads, heads);
-            attend_own(layer, item, segment, plan_.rows[row], rest);
-            float* to = space_.attended.row(row) + item.first_head * hd;
-            for (int head = 0; head < heads; ++head)
-                for (int d = 0; d < hd; d += 2 * LANES) {
-                    const float* out = rest.out + head * hd + d;
-                    const vec8 sum = splat<vec8>(rest.sum[head]);
-                    from_halves<T>(load<vec8>(out) / sum, load<vec8>(out + LANES) / sum, to + head * hd + d);
-                }
-        }
-    }
-
-    // The chunks that several rows of the item take together; the next one is on its way from memory meanwhile.
-    void attend_shared(int layer, const Item& item, const Segment& segment, const Queries& queries) {
-        const Row* rows = plan_.rows.data();
-        const int heads = item.last_head - item.first_head, end = first_own_key(rows[item.last_row - 1], segment);
         Chunk<T> chunks[2];
-        if (end > 0) gather(layer, rows[item.last_row - 1], segment, item.kv_head, 0, chunks[0]);
-        int first_row = item.first_row;  // rows before it have taken all their shared chunks
-        for (int key = 0; key < end; key += BLOCK) {
-            const int current = key / BLOCK % 2;
-            if (key + BLOCK < end)
-                gather(layer, rows[item.last_row - 1], segment, item.kv_head, key + BLOCK, chunks[1 - current]);
-            while (first_own_key(rows[first_row], segment) <= key) ++first_row;
-            attend(chunks[current], queries.from((first_row - item.first_row) * heads));
+        gather(layer, row, segment, item.kv_head, first, chunks[0]);
+        for (int key = first, current = 0; key < end; key += CHUNK, current = 1 - current) {
+            const bool is_last = key + CHUNK >= end;
+            if (!is_last) gather(layer, row, segment, item.kv_head, key + CHUNK, chunks[1 - current]);
+            attend(chunks[current], queries, is_last ? nullptr : &chunks[1 - current]);
         }
     }
 
-    // The chunks that a row takes alone: the last of a chain, those with other branches in them of a tree.
-    void attend_own(int layer, const Item& item, const Segment& segment, const Row& row, const Queries& queries) {
-        Chunk<T> chunk;
-        for (int key = first_own_key(row, segment); key < row.num_visible; key += BLOCK) {
-            gather(layer, row, segment, item.kv_head, key, chunk);
-            attend(chunk, queries);
+    void attend_item(int layer, const Item& item, float* own) const {
+        const Segment& segment = plan_.segments[item.segment];
+        const int heads = item.last_head - item.first_head;
+        Queries queries(own, (item.last_row - item.first_row) * heads, s_.head_dim);
+        queries.clear();
+        for (int query = 0; query < queries.num; ++query)
+            set_query(item.first_row + query / heads, item.first_head + query % heads, queries, query);
+        if (!segment.is_tree) {
+            const Row& last = plan_.rows[item.last_row - 1];
+            attend_range(layer, item, last, 0, last.num_visible, queries);
+        } else {  // whole chunks of the context together, those with other branches in them each row by itself
+            const int shared = segment.context_len / CHUNK * CHUNK;
+            attend_range(layer, item, plan_.rows[item.first_row], 0, shared, queries);
+            for (int row = item.first_row; row < item.last_row; ++row)
+                attend_range(layer, item, plan_.rows[row], shared, plan_.rows[row].num_visible,
+                             queries.part((row - item.first_row) * heads, heads));
+        }
+        for (int query = 0; query < queries.num; ++query)
+            put_output(item.first_row + query / heads, item.first_head + query % heads, queries, query);
+    }
+
+    void set_query(int row, int head, const Queries& queries, int query) const {
+        const int hd = s_.head_dim;
+        alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
+        rotate(space_.qkv.row(row) + head * hd, rotated, cos_of(row), sin_of(row), hd,
+               1.0f / __builtin_sqrtf(float(hd)));
+        for (int d = 0; d < hd; d += 2 * LANES) {
+            vec8 first, second;
+            to_halves<T>(rotated + d, first, second);
+            store(queries.q + query * hd + d, first);
+            store(queries.q + query * hd + d + LANES, second);
+        }
+        queries.visible[query] = plan_.rows[row].num_visible;
+    }
+
+    void put_output(int row, int head, const Queries& queries, int query) const {
+        const vec8 sum = splat<vec8>(queries.sum[query]);
+        for (int d = 0; d < s_.head_dim; d += 2 * LANES) {
+            const float* out = queries.out + query * s_.head_dim + d;
+            from_halves<T>(load<vec8>(out) / sum, load<vec8>(out + LANES) / sum,
+                           space_.attended.row(row) + head * s_.head_dim + d);
         }
     }
 

@@ -85,17 +85,19 @@ Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int k
                         const std::vector<int>& slots) {
     Floats out(q.size(), 0.0f);
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0.0f;
-    for (size_t begin = 0; begin < slots.size(); begin += BLOCK) {
-        const size_t count = std::min(slots.size() - begin, size_t(BLOCK));
-        float p[BLOCK] = {}, lanes[8];
+    for (size_t begin = 0; begin < slots.size(); begin += CHUNK) {
+        const size_t count = std::min(slots.size() - begin, size_t(CHUNK));
+        float p[CHUNK], lanes[8] = {};
         const float old_maximum = maximum;
         for (size_t key = 0; key < count; ++key) {
             const int slot = slots[begin + key];
             p[key] = reference_score(q, cache.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK));
             maximum = p[key] > maximum ? p[key] : maximum;
         }
-        for (size_t key = 0; key < count; ++key) p[key] = reference_exp(p[key] - maximum);
-        for (int lane = 0; lane < 8; ++lane) lanes[lane] = (p[lane] + p[8 + lane]) + (p[16 + lane] + p[24 + lane]);
+        for (size_t key = 0; key < count; ++key) {
+            p[key] = reference_exp(p[key] - maximum);
+            lanes[key % 8] = lanes[key % 8] + p[key];
+        }
         const float factor = reference_exp(old_maximum - maximum);
         sum = std::fmaf(sum, factor, reference_sum_lanes(lanes));
         for (size_t d = 0; d < q.size(); ++d) {
