@@ -61,6 +61,17 @@ def cli() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line (without the program's name) and returns its exit status."""
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python would complain once more while closing the stream.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):
+            os.dup2(nothing, number)
+        return output.DONE
+
+
+def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         # Not `cli.main()`: it turns a closed pipe and Ctrl-C into statuses of its own.
@@ -81,11 +92,23 @@ def run(arguments: Sequence[str]) -> int:
         output.note("interrupted")
         return output.INTERRUPTED
     except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain once more while closing the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return output.DONE
+        raise
+    except OSError as error:
+        return output.report_mistake(_system_mistake(error), as_json)
     except Exception as error:
         return output.report_fault(error, as_json)
+
+
+def _system_mistake(error: OSError) -> DraftproofError:
+    """What the operating system refused is about a path or a stream of the user's."""
+    named = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else "input or output"
+    return DraftproofError(
+        "DP002",
+        str(named)[:200],
+        error.strerror or error,
+        "a file or stream that can be used",
+        "Check it and its permissions.",
+    )
 
 
 def _usage_mistake(error: click.ClickException) -> DraftproofError:
@@ -108,6 +131,10 @@ def _usage_line(error: click.ClickException) -> str | None:
 
 def main() -> None:
     """The entry point of the installed program."""
+    # A program started with a closed stream has none: it writes, or reads, nothing then.
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -28,7 +28,7 @@ _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1
 
 def parse_bytes(text: str) -> int:
     """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]i?B)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,24}(?:\.\d{1,24})?) ?([KMG]i?B)?", text, re.IGNORECASE)
     num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
     if num_bytes <= 0:
         raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")

@@ -145,7 +145,7 @@ class Engine:
             request=request,
             seed=request.params.seed if request.params.seed is not None else secrets.randbits(63),
             depth=depth,
-            max_total=self._max_total(request, depth),
+            max_total=self._max_total(request),
             decode=self.tokenizer.decode,
             eos_token_ids=frozenset(self.loaded.model.config.eos_token_ids),
         )
@@ -367,11 +367,11 @@ class Engine:
             sequence.decision_reason = f"decodes plainly: {failure}"
             sequence.depth = 0  # it reserves no rows for drafts any more
 
-    def _max_total(self, request: Request, depth: int) -> int:
+    def _max_total(self, request: Request) -> int:
         """Tokens at which a request ends. Without max_tokens it gets what the cache can hold, where that is less."""
         if request.params.max_tokens is not None:
             return self.max_len
-        capacity = self._pool.num_blocks * BLOCK_SIZE - depth
+        capacity = self._pool.num_blocks * BLOCK_SIZE
         return min(self.max_len, max(capacity, len(request.prompt_token_ids) + 1))
 
     def _num_blocks(self) -> int:

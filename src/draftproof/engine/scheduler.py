@@ -52,7 +52,7 @@ class Scheduler:
         """Raises DP305 when the sequence could not run even alone."""
         needed = self._num_blocks(sequence)
         if needed > self._pool.num_blocks:
-            fits = self._pool.num_blocks * BLOCK_SIZE - sequence.depth
+            fits = self._pool.num_blocks * BLOCK_SIZE
             raise DraftproofError(
                 "DP305",
                 "max_tokens",
@@ -111,8 +111,8 @@ class Scheduler:
             self._running.append(sequence)
 
     def _num_blocks(self, sequence: Sequence) -> int:
-        # A tree's rejected nodes lie behind the committed tokens until the round ends, hence the depth.
-        return self._pool.blocks_for(min(sequence.max_total, self._max_len) + sequence.depth)
+        # A draft needs no more: it is never longer than the tokens that may still come.
+        return self._pool.blocks_for(min(sequence.max_total, self._max_len))
 
 
 def _fair_shares(wanted: list[int], available: int) -> list[int]:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO
 
 from draftproof.core.errors import DraftproofError
+from draftproof.core.paths import cache_root
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -75,11 +76,7 @@ Download = Callable[[CatalogueModel, Path, Progress], Path]
 
 def models_dir() -> Path:
     """Where catalogue models lie: $DRAFTPROOF_HOME/models, else draftproof/models in the user's cache."""
-    home = os.environ.get("DRAFTPROOF_HOME")
-    if home:
-        return Path(home) / "models"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "draftproof" / "models"
+    return cache_root() / "models"
 
 
 def local_path(model: CatalogueModel) -> Path:
@@ -104,7 +101,7 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     if isinstance(model, str) and model in CATALOGUE:
         return pull(model, progress)
     path = Path(os.path.expanduser(model))  # leaves a user who does not exist in place
-    if path.exists():
+    if os.path.exists(path):  # unlike Path.exists, False for a name too long to exist
         return path
     known = ", ".join(CATALOGUE)
     if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(model)) and path.suffix != ".gguf":

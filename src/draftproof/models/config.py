@@ -18,6 +18,7 @@ HF_ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
 """Name in config.json → name in GGUF files, which is also `ModelConfig.architecture`."""
 
 _MAX_SIZE = 1 << 24
+_MAX_NUMBER = 1e300
 _MAX_LAYERS = 1 << 12
 
 
@@ -175,8 +176,8 @@ class _Fields:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._get(key, default)
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise self.fault(key, value, "a number above 0")
+        if type(value) not in (int, float) or not 0 < value < _MAX_NUMBER:
+            raise self.fault(key, value, "a number above 0 that a float can hold")
         return float(value)
 
     def flag(self, key: str) -> bool:

@@ -36,6 +36,9 @@ MAX_STEPS = 300_000
 MAX_CHARACTERS = 64_000_000
 """Output of one rendering, and length of any repeated string."""
 
+_PADDING = frozenset(("center", "expandtabs", "format", "format_map", "ljust", "rjust", "zfill"))
+"""Methods of strings that ask for any length."""
+
 _BUDGET = "draftproof_budget"
 _COUNT = "draftproof_count"
 _TOKEN_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -143,8 +146,8 @@ class _Budget:
     steps: int = field(default=MAX_STEPS)
     characters: int = field(default=MAX_CHARACTERS)
 
-    def step(self) -> None:
-        self.steps -= 1
+    def step(self, num_steps: int = 1) -> None:
+        self.steps -= num_steps
         if self.steps < 0:
             raise TemplateError(f"the template takes more than {MAX_STEPS} steps")
 
@@ -171,19 +174,36 @@ class _Counting(NodeTransformer):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset(("*", "**"))
+    intercepted_binops = frozenset(("*", "**", "%"))
 
     def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         _budget(__context).step()
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        number, sequence = (left, right) if isinstance(left, int) else (right, left)
-        if operator == "**" or (
-            not isinstance(sequence, int | float) and number * len(sequence) > MAX_CHARACTERS
-        ):
+        if operator == "**" or (operator == "*" and _is_large_product(left, right)):
             raise TemplateError(f"the template asks for {left!r:.40} {operator} {right!r:.40}")
+        if operator == "%" and isinstance(left, str):
+            raise TemplateError("the template formats with %, which can ask for any width")
         return super().call_binop(context, operator, left, right)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return attr not in _PADDING and super().is_safe_attribute(obj, attr, value)
+
+
+def _is_large_product(left: Any, right: Any) -> bool:
+    """Whether a product is a number of more than 64 bits, or text or a list beyond the bound."""
+    sizes = [abs(side) if isinstance(side, int | float) else len(side) for side in (left, right)]
+    is_number = isinstance(left, int | float) and isinstance(right, int | float)
+    return bool(sizes[0] * sizes[1] > (2**64 if is_number else MAX_CHARACTERS))
+
+
+@pass_context
+def _range(context: Context, *bounds: int) -> range:
+    """Counted when it is made: filters walk through it without a step of the template's own."""
+    made = range(*bounds)
+    _budget(context).step(len(made))
+    return made
 
 
 class _GenerationBlock(Extension):
@@ -223,7 +243,9 @@ def _strftime_now(pattern: str) -> str:
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:
     """As templates expect it: characters as they are, nothing escaped for HTML."""
     known = {key: options[key] for key in ("separators", "sort_keys") if key in options}
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **known)
+    return json.dumps(
+        value, indent=None if indent is None else min(int(indent), 64), ensure_ascii=ensure_ascii, **known
+    )
 
 
 def _environment() -> _Environment:
@@ -233,6 +255,10 @@ def _environment() -> _Environment:
         finalize=_emit,
         extensions=[loopcontrols, _GenerationBlock],
     )
+    for name in ("center", "format", "wordwrap"):
+        del environment.filters[name]
+    del environment.globals["lipsum"]
+    environment.globals["range"] = _range
     environment.filters |= {"tojson": _to_json, _COUNT: _count}
     environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
     return environment

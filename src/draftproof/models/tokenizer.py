@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import tokenizers
 
@@ -38,12 +39,24 @@ class Tokenizer:
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Token ids of `text`. `add_special` also adds what the model begins texts with, such as <s>: right for
         raw prompts, wrong for rendered chats, whose template writes it."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special).ids
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DraftproofError(
+                "DP307",
+                "prompt",
+                f"{error.object[error.start : error.end]!r} at character {error.start}",
+                "Unicode text",
+                "Give the text in UTF-8.",
+            ) from error
+        with _library_faults():
+            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special).ids
         return ids
 
     def decode(self, token_ids: Iterable[int], skip_special: bool = True) -> str:
         """Text of the tokens; ids without a token stand for nothing, broken characters become U+FFFD."""
-        text: str = self._backend.decode(list(token_ids), skip_special_tokens=skip_special)
+        with _library_faults():
+            text: str = self._backend.decode(list(token_ids), skip_special_tokens=skip_special)
         return text
 
     def token_id(self, token: str) -> int | None:
@@ -99,8 +112,28 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
             "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
         )
     text = read_text(path, TOKENIZER_MAX_BYTES)
+    with _library_faults():
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception for whatever it cannot read
+            raise broken(path, f"{error}"[:300], "a tokenizer of the `tokenizers` library") from error
+        return Tokenizer(backend)
+
+
+@contextmanager
+def _library_faults() -> Iterator[None]:
+    """What the library raises for a tokenizer that it read but cannot use, panics included, becomes DP405."""
     try:
-        backend = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise broken(path, f"{error}"[:300], "a tokenizer of the `tokenizers` library") from error
-    return Tokenizer(backend)
+        yield
+    except DraftproofError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DraftproofError(
+            "DP405",
+            "tokenizer",
+            f"{type(error).__name__}: {error}"[:300],
+            "a tokenizer that encodes and decodes",
+            "The tokenizer's files are damaged or contradict themselves: get them again.",
+        ) from error

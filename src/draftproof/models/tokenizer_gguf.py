@@ -76,9 +76,14 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
         bos = metadata.get("tokenizer.ggml.bos_token_id")
         if type(bos) is not int or not 0 <= bos < len(tokens):
             raise _unsupported("tokenizer.ggml.bos_token_id", bos, f"a token id below {len(tokens)}")
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[tokens[bos], "$A"], special_tokens=[(tokens[bos], bos)]
-        )
+        try:
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=[tokens[bos], "$A"], special_tokens=[(tokens[bos], bos)]
+            )
+        except Exception as error:  # the library reads some texts as its own notation
+            raise _unsupported(
+                "tokenizer.ggml.bos_token_id", tokens[bos], "a token of ordinary text"
+            ) from error
     return tokenizer
 
 

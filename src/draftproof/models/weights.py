@@ -101,6 +101,8 @@ class SafetensorsWeights(Weights):
 
     def _read(self, name: str) -> Tensor:
         entry = self._entries[name]
+        if entry.num_bytes == 0:
+            return torch.empty(entry.shape, dtype=_SAFETENSORS_DTYPES[entry.dtype])
         content = read_bytes(entry.path, entry.offset, entry.num_bytes)
         return torch.frombuffer(content, dtype=_SAFETENSORS_DTYPES[entry.dtype]).view(entry.shape)
 
