@@ -116,7 +116,7 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     raise DraftproofError(
         "DP401",
         "MODEL",
-        model,
+        str(model)[:200],
         f"a directory, a GGUF file or a name of the catalogue ({known})",
         "Check the path; `draftproof models list` shows the catalogue.",
     )
