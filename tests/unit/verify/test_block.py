@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from draftproof.verify import block
 from draftproof.verify.block import (
     excess,
     excess_of_point_mass,
@@ -91,3 +92,15 @@ def test_an_early_deficit_can_be_made_good_later() -> None:
         for draft, key in [(RequestDraft([0, 1], [0, 1], [0, 0], q, [p] * 3), NoiseKey(seed, 0))]
     ]
     assert max(longer) == 2
+
+
+def test_a_refusal_that_only_rounding_can_cause_draws_from_p(monkeypatch: pytest.MonkeyPatch) -> None:
+    """p equal to q, so nothing exceeds q; a uniform number of 1 stands for a weight that rounded below 1."""
+    monkeypatch.setattr(block, "uniform", lambda stream, index=0: 1.0)
+    p = dist(0.0, 0.5, 0.5)
+    tokens = set()
+    for seed in range(30):
+        verdict = verify_block(RequestDraft([1], [0], [0], p[None], [p, p]), NoiseKey(seed, 0))
+        assert verdict.path == ()
+        tokens.add(verdict.next_token)
+    assert tokens == {1, 2}
