@@ -35,7 +35,7 @@ def test_pull_prints_where_the_model_lies(invoke, monkeypatch: pytest.MonkeyPatc
     result = invoke("models", "pull", "smollm2-135m")
     assert result.status == 0
     assert result.stdout == f"{tmp_path / 'smollm2-135m'}\n"
-    assert result.stderr == ""
+    assert result.stderr == "downloading smollm2-135m\n"
     assert invoke("models", "pull", "smollm2-135m", "--json").document["name"] == "smollm2-135m"
 
 
