@@ -286,6 +286,15 @@ def test_a_linear_layer_equals_scalar_code(num_inputs: int, num_outputs: int, dt
             assert torch.equal(linear(x[:num_rows]), linear.reference(x[:num_rows]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_threads_that_pack_together_lose_nothing(dtype: torch.dtype) -> None:
+    weight = torch.randn(2000, 9, generator=torch.Generator().manual_seed(0))
+    x = torch.eye(9)
+    expected = NativeLinear(weight, None, dtype, 1)(x)
+    for _ in range(200):
+        assert torch.equal(NativeLinear(weight, None, dtype, 4)(x), expected)
+
+
 def test_negative_zeros_and_infinities_pass_through() -> None:
     linear = NativeLinear(torch.tensor([[1.0, -1.0], [0.0, 0.0]]), None, torch.float32)
     inf = float("inf")

@@ -318,14 +318,22 @@ void pack_channels(Matrix<T>& matrix, const S* source, int num_channels, int fir
             matrix.at(first + channel, int(input)) = from_float<T>(to_float(source[channel * inputs + input]));
 }
 
-// Copies channels into their places; `source` is row-major [num_channels][num_inputs] of S.
+// Copies channels into their places; `source` is row-major [num_channels][num_inputs] of S. Threads share by panels:
+// two channels of one panel may lie in one word, which is read, changed and written.
 template <class T, class S>
 void pack(Team& team, Matrix<T>& matrix, const S* source, int num_channels, int offset, Layout layout) {
     constexpr int GROUP = WIDE < LANES ? WIDE : LANES;  // neighbours in `source` that are neighbours in a panel
-    team.share((num_channels + GROUP - 1) / GROUP, [&](int first, int last) {
-        for (int channel = first * GROUP; channel < last * GROUP && channel < num_channels; channel += GROUP) {
-            const int left = num_channels - channel, place = offset + Matrix<T>::place(channel, layout);
-            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, left < GROUP ? left : GROUP, place);
+    const int in_panel = layout == Layout::whole ? PANEL : WIDE;
+    const int first_panel = offset / in_panel, end_panel = (offset + num_channels + in_panel - 1) / in_panel;
+    team.share(end_panel - first_panel, [&](int first, int last) {
+        int channel = (first_panel + first) * in_panel - offset, end = (first_panel + last) * in_panel - offset;
+        if (channel < 0) channel = 0;
+        if (end > num_channels) end = num_channels;
+        while (channel < end) {
+            const int place = offset + Matrix<T>::place(channel, layout), in_group = GROUP - place % GROUP;
+            const int count = in_group < end - channel ? in_group : end - channel;
+            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, count, place);
+            channel += count;
         }
     });
 }
