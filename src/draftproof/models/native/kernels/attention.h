@@ -15,7 +15,7 @@
 namespace dp {
 
 constexpr int BLOCK = DP_BLOCK_SIZE;  // tokens of a cache block
-constexpr int CHUNK = 2 * BLOCK;      // keys between two rescalings
+constexpr int CHUNK = BLOCK;          // keys between two rescalings: with the next ones they fit the nearest cache
 static_assert(CHUNK % LANES == 0, "scores of a chunk are whole vectors");
 constexpr int QUERY_TILE = 12;        // queries that share the keys of one cache head at a time
 

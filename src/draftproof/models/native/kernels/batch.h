@@ -123,13 +123,16 @@ class Plan {
         rows.push_back({segment, context + depth + 1, path});
     }
 
+    // Items of QUERY_TILE queries; where those are few and would leave threads idle, smaller ones.
     void cut_into_items(const Limits& limits) {
         const int group = limits.num_heads / limits.num_kv_heads;
-        const int tile = group < QUERY_TILE ? QUERY_TILE / group : 1;
-        size_t tiles = 0;
-        for (const Segment& segment : segments) tiles += (segment.num_rows + tile - 1) / tile;
-        const bool few = tiles * limits.num_kv_heads < size_t(4 * limits.num_threads) && limits.num_threads > 1;
-        const int heads = few ? (group + 1) / 2 : group;  // half a group each: shorter pieces, better balance
+        int tile = group < QUERY_TILE ? QUERY_TILE / group : 1, heads = group;
+        const auto is_uneven = [&] {
+            const int num_items = num_tiles(tile) * limits.num_kv_heads;
+            return num_items % limits.num_threads != 0 && num_items < 4 * limits.num_threads;
+        };
+        while (tile > 1 && is_uneven()) tile = (tile + 1) / 2;
+        if (is_uneven()) heads = (group + 1) / 2;
         for (int first = 0; first < group; first += heads)
             for (size_t index = 0; index < segments.size(); ++index)
                 for (int row = 0; row < segments[index].num_rows; row += tile)
@@ -140,6 +143,12 @@ class Plan {
                         items.push_back({int(index), base + row, last_row, kv_head, kv_head * group + first,
                                          kv_head * group + last_head});
                     }
+    }
+
+    int num_tiles(int tile) const {
+        int tiles = 0;
+        for (const Segment& segment : segments) tiles += (segment.num_rows + tile - 1) / tile;
+        return tiles;
     }
 };
 

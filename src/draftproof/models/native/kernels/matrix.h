@@ -255,18 +255,88 @@ void multiply(Team& team, const Matrix<T>& matrix, const Rows& x, int num_rows, 
     });
 }
 
-// Copies channels into their places; `source` is row-major [num_channels][num_inputs] of S.
+// Eight elements of any stored type as floats.
+inline vec8 load8(const float* from) { return load<vec8>(from); }
+inline vec8 load8(const bf16* from) { return (vec8)(__builtin_convertvector(load<half8>(from), int8v) << 16); }
+inline vec8 load8(const f16* from) {
+    const int8v bits = __builtin_convertvector(load<half8>(from), int8v);
+    const int8v magnitude = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
+    const int8v finite = (int8v)((vec8)magnitude * splat<vec8>(0x1p112f));
+    return (vec8)(sign | ((bits & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000 : finite));
+}
+
+// Eight vectors to their transpose: lane j of rows[i] becomes lane i of rows[j].
+inline void transpose8(int8v (&rows)[8]) {
+    int8v a[8], b[8];
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) {
+        a[2 * row] = __builtin_shufflevector(rows[2 * row], rows[2 * row + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        a[2 * row + 1] = __builtin_shufflevector(rows[2 * row], rows[2 * row + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) {
+        const int low = row / 2 * 4 + row % 2;  // pairs (0, 2), (1, 3), (4, 6), (5, 7)
+        b[2 * row] = __builtin_shufflevector(a[low], a[low + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        b[2 * row + 1] = __builtin_shufflevector(a[low], a[low + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) {
+        rows[row] = __builtin_shufflevector(b[row], b[row + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        rows[row + 4] = __builtin_shufflevector(b[row], b[row + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+// Floats as the bits in which T stores them, one element a lane.
+template <class T> int8v stored_bits(vec8 value);
+template <> inline int8v stored_bits<float>(vec8 value) { return (int8v)value; }
+template <> inline int8v stored_bits<bf16>(vec8 value) { return bf16_bits(value); }
+
+// Eight lanes of one input: all of the words there, or their upper or lower halves.
+inline void put_lanes(float* to, int8v bits, bool) { store(to, bits); }
+inline void put_lanes(bf16* to, int8v bits, bool is_high) {
+    const int8v words = load<int8v>(to);
+    store(to, is_high ? (words & 0xffff) | bits << 16 : (words & int32_t(0xffff0000u)) | bits);
+}
+
+// Up to eight neighbouring channels from `first` on, all inputs. `source` holds their rows, num_inputs apart.
+template <class T, class S>
+void pack_channels(Matrix<T>& matrix, const S* source, int num_channels, int first) {
+    const size_t inputs = matrix.num_inputs;
+    size_t k = 0;
+    if constexpr (WIDE % LANES == 0) {  // eight lanes of one half of a panel
+        const int lane = first % PANEL;
+        T* to = matrix.data + (size_t(first / PANEL) * inputs) * PANEL + (sizeof(T) == 4 ? lane : lane % WIDE * 2);
+        for (; num_channels == LANES && k + LANES <= inputs; k += LANES) {
+            int8v rows[LANES];
+            for (int row = 0; row < LANES; ++row) {
+                __builtin_prefetch(source + (LANES + row) * inputs + k);  // of the next eight channels
+                rows[row] = stored_bits<T>(load8(source + row * inputs + k));
+            }
+            transpose8(rows);
+            for (int step = 0; step < LANES; ++step) put_lanes(to + (k + step) * PANEL, rows[step], lane >= WIDE);
+        }
+    }
+    for (int channel = 0; channel < num_channels; ++channel)
+        for (size_t input = k; input < inputs; ++input)
+            matrix.at(first + channel, int(input)) = from_float<T>(to_float(source[channel * inputs + input]));
+}
+
+// Copies channels into their places; `source` is row-major [num_channels][num_inputs] of S. Threads share by panels:
+// two channels of one panel may lie in one word, which is read, changed and written.
 template <class T, class S>
 void pack(Team& team, Matrix<T>& matrix, const S* source, int num_channels, int offset, Layout layout) {
-    constexpr int GROUP = 8, INPUTS = 256;
-    team.share((num_channels + GROUP - 1) / GROUP, [&](int first, int last) {
-        for (int k0 = 0; k0 < matrix.num_inputs; k0 += INPUTS) {
-            const int k1 = k0 + INPUTS < matrix.num_inputs ? k0 + INPUTS : matrix.num_inputs;
-            for (int channel = first * GROUP; channel < last * GROUP && channel < num_channels; ++channel) {
-                const S* from = source + size_t(channel) * matrix.num_inputs;
-                T* to = &matrix.at(offset + Matrix<T>::place(channel, layout), 0);
-                for (int k = k0; k < k1; ++k) to[size_t(k) * PANEL] = from_float<T>(to_float(from[k]));
-            }
+    constexpr int GROUP = WIDE < LANES ? WIDE : LANES;  // neighbours in `source` that are neighbours in a panel
+    const int in_panel = layout == Layout::whole ? PANEL : WIDE;
+    const int first_panel = offset / in_panel, end_panel = (offset + num_channels + in_panel - 1) / in_panel;
+    team.share(end_panel - first_panel, [&](int first, int last) {
+        int channel = (first_panel + first) * in_panel - offset, end = (first_panel + last) * in_panel - offset;
+        if (channel < 0) channel = 0;
+        if (end > num_channels) end = num_channels;
+        while (channel < end) {
+            const int place = offset + Matrix<T>::place(channel, layout), in_group = GROUP - place % GROUP;
+            const int count = in_group < end - channel ? in_group : end - channel;
+            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, count, place);
+            channel += count;
         }
     });
 }

@@ -258,10 +258,10 @@ template <class T> class Forward {
     }
 
     void put_output(int row, int head, const Queries& queries, int query) const {
-        const vec8 sum = splat<vec8>(queries.sum[query]);
+        const vec8 scale = splat<vec8>(1.0f / queries.sum[query]);
         for (int d = 0; d < s_.head_dim; d += 2 * LANES) {
             const float* out = queries.out + query * s_.head_dim + d;
-            from_halves<T>(load<vec8>(out) / sum, load<vec8>(out + LANES) / sum,
+            from_halves<T>(load<vec8>(out) * scale, load<vec8>(out + LANES) * scale,
                            space_.attended.row(row) + head * s_.head_dim + d);
         }
     }

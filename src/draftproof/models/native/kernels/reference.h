@@ -109,7 +109,7 @@ Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int k
             }
         }
     }
-    for (float& value : out) value = value / sum;
+    for (float& value : out) value = value * (1.0f / sum);
     return out;
 }
 

@@ -190,12 +190,14 @@ template <class T> inline void from_halves(vec8 first, vec8 second, float* to) {
     store(to, a), store(to + LANES, b);
 }
 
-// Eight floats to storage; the same rounding as from_float.
-inline void store8(float* to, vec8 value) { store(to, value); }
-inline void store8(bf16* to, vec8 value) {
+// Eight floats as bfloat16 bits, one a lane; the same rounding as from_float.
+inline int8v bf16_bits(vec8 value) {
     const int8v bits = (int8v)value, rounded = bits + 0x7fff + ((bits >> 16) & 1);
     const int8v kept = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : rounded;
-    store(to, __builtin_convertvector((kept >> 16) & 0xffff, half8));
+    return (kept >> 16) & 0xffff;
 }
+
+inline void store8(float* to, vec8 value) { store(to, value); }
+inline void store8(bf16* to, vec8 value) { store(to, __builtin_convertvector(bf16_bits(value), half8)); }
 
 }  // namespace dp
