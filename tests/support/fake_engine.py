@@ -62,6 +62,8 @@ class FakeEngine:
         return {
             "model": "fake",
             "dtype": "float32",
+            "weights": "native",
+            "weight_types": {"float": 1},
             "kernels": "python",
             "kernels_reason": "there is no model",
             "context_length": 4096,

@@ -234,6 +234,8 @@ def result_document(result: RequestOutput, method: str, description: dict[str, A
             "tokens_per_s": tokens_per_s(result),
         },
         "dtype": description["dtype"],
+        "weights": description["weights"],
+        "weight_types": description["weight_types"],
         "kernels": description["kernels"],
         "speculation": {
             "method": method,

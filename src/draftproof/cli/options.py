@@ -43,14 +43,14 @@ _MODEL_OPTIONS = (
         type=click.Choice(["auto", "float32", "bfloat16"]),
         default="auto",
         show_default=True,
-        help="Weights and cache; auto: bfloat16 where the processor has it natively, else float32.",
+        help="Of the cache, and of weights in floats; auto: bfloat16 where the processor has it, else float32.",
     ),
     click.option(
         "--weights",
-        type=click.Choice(["native", "int8", "int4"]),
+        type=click.Choice(["native", "int8", "int4", "float"]),
         default="native",
         show_default=True,
-        help="Precision of the weights; this version has native only.",
+        help="native: as the file has them, quantised ones too; int8, int4: rounded while loading; float: as --dtype.",
     ),
     click.option(
         "--device",
@@ -97,17 +97,8 @@ def load_engine(
 ) -> Engine:
     """Loads a model by directory, GGUF file or catalogue name; one of the catalogue is obtained first.
 
-    Raises DP704 for a precision and DP703 for a device that this version does not have, DP602 without
-    PyTorch, and whatever loading raises.
+    Raises DP703 for a device that this version does not have, DP602 without PyTorch, and whatever loading raises.
     """
-    if flags.weights != "native":
-        raise DraftproofError(
-            "DP704",
-            "--weights",
-            flags.weights,
-            "native",
-            "Leave --weights out: this version cannot quantise.",
-        )
     if flags.device != "cpu":
         raise DraftproofError(
             "DP703",
@@ -129,6 +120,7 @@ def load_engine(
         return engine_class.load(
             path,
             dtype=flags.dtype,
+            weights=flags.weights,
             kernels=flags.kernels,
             threads=flags.threads,
             device=flags.device,
@@ -206,8 +198,10 @@ def decode(data: bytes, field: str, source: str) -> str:
 def announce_engine(description: dict[str, Any]) -> None:
     """Two lines on standard error: what runs, and whether the promise of equal bits holds here."""
     kernels = f"{description['kernels']} kernels"
+    types = ", ".join(f"{count} {name}" for name, count in description["weight_types"].items())
     output.note(
-        f"{description['model']} · {description['dtype']} · {kernels} ({description['kernels_reason']})"
+        f"{description['model']} · {description['dtype']} · weights {description['weights']} ({types}) · "
+        f"{kernels} ({description['kernels_reason']})"
     )
     exactness = description["exactness"]
     promise = (

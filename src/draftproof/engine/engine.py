@@ -77,6 +77,7 @@ class Engine:
         model: str | Path,
         *,
         dtype: str = "auto",
+        weights: str = "native",
         kernels: str = "auto",
         threads: int | None = None,
         device: str = "cpu",
@@ -91,7 +92,8 @@ class Engine:
                     "DP001", "threads", threads, "a number from 1 to 256", "Leave it out: one per core."
                 )
             torch.set_num_threads(threads)
-        return cls(load_model(model, dtype=dtype, kernels=kernels, device=device), config or EngineConfig())
+        loaded = load_model(model, dtype=dtype, weights=weights, kernels=kernels, device=device)
+        return cls(loaded, config or EngineConfig())
 
     # ---- requests -------------------------------------------------------------------------------------
 
@@ -287,6 +289,8 @@ class Engine:
             "model": str(self.loaded.source),
             "architecture": model.config.architecture,
             "dtype": str(model.dtype).removeprefix("torch."),
+            "weights": self.loaded.weights,
+            "weight_types": dict(self.loaded.weight_types),
             "kernels": model.kernels,
             "kernels_reason": self.loaded.kernels_reason,
             "threads": torch.get_num_threads(),

@@ -57,7 +57,8 @@ def as_markdown(
     origin = (
         f"{provenance['time']} · {hardware['cpu']}, {hardware['num_cores']} cores · {program} "
         f"({provenance['commit'] or 'no commit'}) · PyTorch {provenance['versions']['torch']} · "
-        f"{description['dtype']}, {description['kernels']} kernels · greedy, up to {result.max_tokens} "
+        f"{description['dtype']}, weights {description['weights']}, {description['kernels']} kernels · "
+        f"greedy, up to {result.max_tokens} "
         f"tokens per answer · {result.elapsed_s:.0f} s"
     )
     parts = [

@@ -6,11 +6,10 @@ Called by the engine and the commands. Ties the readers, the tokenizer and the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from draftproof.checkpoints.files import CONFIG_MAX_BYTES, member, read_json
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
@@ -21,9 +20,10 @@ from draftproof.models.catalogue import resolve
 from draftproof.models.config import config_from_gguf, config_from_hf, expected_tensors
 from draftproof.models.decoder import Decoder
 from draftproof.models.linear import has_native_bfloat16
+from draftproof.models.precision import ExpandedWeights, Form, FormedWeights, check_form
 from draftproof.models.template import ChatTemplate, load_template
 from draftproof.models.tokenizer import Tokenizer, load_tokenizer
-from draftproof.models.weights import ROPE_FREQS, GgufWeights, SafetensorsWeights, Weights, read_gguf_tensor
+from draftproof.models.weights import ROPE_FREQS, GgufWeights, SafetensorsWeights, Weights, read_values
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -40,6 +40,9 @@ class LoadedModel:
     template: ChatTemplate
     source: Path
     kernels_reason: str
+    weights: Form = "native"
+    weight_types: Mapping[str, int] = field(default_factory=dict)
+    """How many matrices are computed with in which type: GGUF's names, or `float` for the storage type."""
 
     @property
     def config(self) -> ModelConfig:
@@ -47,11 +50,19 @@ class LoadedModel:
 
 
 def load_model(
-    model: str | Path, *, dtype: str = "auto", kernels: str = "auto", device: str = "cpu"
+    model: str | Path,
+    *,
+    dtype: str = "auto",
+    weights: str = "native",
+    kernels: str = "auto",
+    device: str = "cpu",
 ) -> LoadedModel:
     """Loads a directory, a GGUF file or a name of the catalogue.
 
-    dtype    auto (bfloat16 where the processor has it, else float32), float32 or bfloat16
+    dtype    auto (bfloat16 where the processor has it, else float32), float32 or bfloat16: storage of the cache and
+             of weights that are not quantised
+    weights  native (quantised weights as the file holds them), int8, int4 (rounded while loading), float
+             (everything in `dtype`): `precision.Form`
     kernels  auto (native where they can be had, else python), native or python
 
     Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
@@ -59,9 +70,9 @@ def load_model(
     """
     if device != "cpu":
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
-    torch_dtype = _choose_dtype(dtype)
+    torch_dtype, form = _choose_dtype(dtype), check_form(weights)
     try:
-        return _load(model, torch_dtype, kernels)
+        return _load(model, torch_dtype, form, kernels)
     except OSError as error:
         raise DraftproofError(
             "DP401",
@@ -72,7 +83,7 @@ def load_model(
         ) from error
 
 
-def _load(model: str | Path, torch_dtype: torch.dtype, kernels: str) -> LoadedModel:
+def _load(model: str | Path, torch_dtype: torch.dtype, form: Form, kernels: str) -> LoadedModel:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
     config, weights = load_weights(checkpoint)
@@ -86,8 +97,21 @@ def _load(model: str | Path, torch_dtype: torch.dtype, kernels: str) -> LoadedMo
             "Use the tokenizer that belongs to the model.",
         )
     template = load_template(checkpoint)
-    decoder, reason = _build(config, weights, torch_dtype, kernels)
-    return LoadedModel(decoder, tokenizer, template, path, reason)
+    formed = FormedWeights(weights, form)
+    decoder, reason = _build(config, formed, torch_dtype, kernels)
+    return LoadedModel(decoder, tokenizer, template, path, reason, form, formed.types)
+
+
+def reload_weights(loaded: LoadedModel, weights: str) -> LoadedModel:
+    """The same model with its weights in another form, read from its files again: `int4` makes a target's drafter.
+
+    Tokenizer, storage type and kernels stay. Raises what `load_model` raises.
+    """
+    form = check_form(weights)
+    config, stored = load_weights(open_checkpoint(loaded.source))
+    formed = FormedWeights(stored, form)
+    decoder, _ = _build(config, formed, loaded.model.dtype, loaded.model.kernels)
+    return replace(loaded, model=decoder, weights=form, weight_types=formed.types)
 
 
 def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
@@ -99,8 +123,8 @@ def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
     if isinstance(checkpoint, GgufFile):
         factors = None
         if ROPE_FREQS in checkpoint.tensors:
-            stored = read_gguf_tensor(checkpoint.path, checkpoint.tensors[ROPE_FREQS])
-            factors = tuple(stored.float().flatten().tolist())
+            values = read_values(checkpoint.path, checkpoint.tensors[ROPE_FREQS])
+            factors = tuple(values.float().flatten().tolist())
         config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors)
         weights = GgufWeights(checkpoint, config)
     else:
@@ -146,12 +170,12 @@ def _choose_dtype(dtype: str) -> torch.dtype:
 
 
 def _build(
-    config: ModelConfig, weights: Mapping[str, Tensor], dtype: torch.dtype, kernels: str
+    config: ModelConfig, weights: FormedWeights, dtype: torch.dtype, kernels: str
 ) -> tuple[Model, str]:
     if kernels not in ("auto", "native", "python"):
         raise DraftproofError("DP001", "kernels", kernels, "auto, native or python", "Name one of these.")
     if kernels == "python":
-        return Decoder(config, weights, dtype), "asked for"
+        return Decoder(config, ExpandedWeights(weights), dtype), "asked for"
     from draftproof.models import native
 
     try:
@@ -160,4 +184,7 @@ def _build(
     except DraftproofError as error:
         if kernels == "native" or error.code != "DP702":
             raise
-        return Decoder(config, weights, dtype), f"native kernels cannot be had: {error.found}"
+        weights.types.clear()
+        return Decoder(
+            config, ExpandedWeights(weights), dtype
+        ), f"native kernels cannot be had: {error.found}"

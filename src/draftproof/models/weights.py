@@ -10,13 +10,10 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-import gguf
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from draftproof.checkpoints.files import broken
@@ -24,6 +21,7 @@ from draftproof.checkpoints.gguf import GgufFile, GgufTensor
 from draftproof.checkpoints.safetensors import TensorEntry
 from draftproof.core.errors import DraftproofError
 from draftproof.models.base import ModelConfig
+from draftproof.models.blocks import BlockTensor, dequantize
 
 _SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -45,8 +43,6 @@ _GGUF_STEMS = {
 ROPE_FREQS = "rope_freqs.weight"
 """A GGUF tensor that belongs to the configuration, not to the weights."""
 
-_VALUES_PER_PIECE = 1 << 17
-
 
 class Weights(Mapping[str, Tensor]):
     """Names, shapes and, on access, values: float32, float16 or bfloat16, all finite.
@@ -59,10 +55,12 @@ class Weights(Mapping[str, Tensor]):
         """The tensor's shape, without reading it."""
 
     @abstractmethod
-    def _read(self, name: str) -> Tensor: ...
+    def stored(self, name: str) -> Tensor | BlockTensor:
+        """The tensor as the file holds it: blocks where it is quantised. Their scales are checked by no one yet."""
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor = self._read(name)
+        stored = self.stored(name)
+        tensor = stored.dequantize() if isinstance(stored, BlockTensor) else stored
         # One sum finds any NaN or infinity; only a suspicious one is worth a look at each element.
         if not math.isfinite(tensor.sum(dtype=torch.float32)) and not bool(tensor.isfinite().all()):
             raise DraftproofError(
@@ -99,7 +97,7 @@ class SafetensorsWeights(Weights):
     def shape(self, name: str) -> tuple[int, ...]:
         return self._entries[name].shape
 
-    def _read(self, name: str) -> Tensor:
+    def stored(self, name: str) -> Tensor:
         entry = self._entries[name]
         if entry.num_bytes == 0:
             return torch.empty(entry.shape, dtype=_SAFETENSORS_DTYPES[entry.dtype])
@@ -126,7 +124,7 @@ class GgufWeights(Weights):
     def shape(self, name: str) -> tuple[int, ...]:
         return self._tensors[name].shape
 
-    def _read(self, name: str) -> Tensor:
+    def stored(self, name: str) -> Tensor | BlockTensor:
         tensor = read_gguf_tensor(self._path, self._tensors[name])
         if self._config.architecture == "llama" and ".self_attn.q_proj." in name:
             return _to_halves(tensor, self._config.num_heads)
@@ -144,42 +142,35 @@ def _hf_name(name: str) -> str:
     return f"{layer}{_GGUF_STEMS[match[2]]}.{match[3]}"
 
 
-def _to_halves(tensor: Tensor, num_heads: int) -> Tensor:
+def _to_halves(tensor: Tensor | BlockTensor, num_heads: int) -> Tensor | BlockTensor:
     """Undoes the converter's reordering of rotary rows: pairs (2j, 2j + 1) become (j, j + head_dim / 2)."""
-    pairs = tensor.view(num_heads, -1, 2, *tensor.shape[1:])  # [num_heads, head_dim / 2, 2, …]
-    return pairs.transpose(1, 2).reshape(tensor.shape)
+    if isinstance(tensor, BlockTensor):
+        return replace(tensor, data=_rows_to_halves(tensor.data, num_heads))
+    return _rows_to_halves(tensor, num_heads)
 
 
-def read_gguf_tensor(path: Path, tensor: GgufTensor) -> Tensor:
-    """One tensor of a GGUF file: F32, F16 and BF16 as stored, others dequantised to float32."""
+def _rows_to_halves(rows: Tensor, num_heads: int) -> Tensor:
+    pairs = rows.view(num_heads, -1, 2, *rows.shape[1:])  # [num_heads, head_dim / 2, 2, …]
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def read_gguf_tensor(path: Path, tensor: GgufTensor) -> Tensor | BlockTensor:
+    """One tensor of a GGUF file as stored; a quantised one that is no matrix dequantised."""
     content = read_bytes(path, tensor.offset, tensor.num_bytes)
     stored = _SAFETENSORS_DTYPES.get(tensor.type_name)
     if stored is not None:
         return torch.frombuffer(content, dtype=stored).view(tensor.shape)
-    return torch.from_numpy(_dequantize(np.frombuffer(content, np.uint8), tensor.type_name)).view(
-        tensor.shape
-    )
+    rows = torch.frombuffer(content, dtype=torch.uint8)
+    if len(tensor.shape) != 2:
+        return dequantize(rows.numpy(), tensor.type_name).view(tensor.shape)
+    num_rows, num_columns = tensor.shape
+    return BlockTensor(tensor.type_name, (num_rows, num_columns), rows.view(num_rows, -1))
 
 
-def _dequantize(content: NDArray[np.uint8], type_name: str) -> NDArray[np.float32]:
-    """Blocks to values, in pieces that fit into the cache; the library's own entry is several times slower."""
-    quant_type = gguf.GGMLQuantizationType[type_name]
-    block_size, block_bytes = gguf.GGML_QUANT_SIZES[quant_type]
-    quant = getattr(gguf.quants, type_name)
-    blocks = content.reshape(-1, block_bytes)
-    values = np.empty((blocks.shape[0], block_size), np.float32)
-    blocks_per_piece = _VALUES_PER_PIECE // block_size
-    num_threads = torch.get_num_threads()
-
-    def convert(thread: int) -> None:
-        with np.errstate(all="ignore"):  # values that are not finite are found by `Weights`
-            for start in range(thread * blocks_per_piece, len(blocks), num_threads * blocks_per_piece):
-                piece = slice(start, start + blocks_per_piece)
-                values[piece] = quant.dequantize_blocks(blocks[piece])
-
-    with ThreadPoolExecutor(num_threads) as pool:
-        list(pool.map(convert, range(num_threads)))
-    return values
+def read_values(path: Path, tensor: GgufTensor) -> Tensor:
+    """One tensor of a GGUF file, dequantised where it is not stored as floats."""
+    stored = read_gguf_tensor(path, tensor)
+    return stored.dequantize() if isinstance(stored, BlockTensor) else stored
 
 
 def read_bytes(path: Path, offset: int, num_bytes: int) -> bytearray:

@@ -15,7 +15,7 @@ def test_text_goes_to_standard_output_and_the_rest_to_standard_error(invoke, eng
     result = invoke("generate", "m", "--prompt", "Hello")
     assert result.status == 0
     assert result.stdout == ANSWER + "\n"
-    assert "float32 · python kernels" in result.stderr
+    assert "float32 · weights native (1 float) · python kernels" in result.stderr
     assert "equal to plain decoding to the last bit" in result.stderr
     assert "40 tokens (length)" not in result.stderr
     assert f"+ {len(ANSWER)} tokens (length) · 100.0 tokens/s" in result.stderr
@@ -176,8 +176,6 @@ def test_files_that_are_no_text_are_refused(
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        (["--weights", "int8"], "DP704"),
-        (["--weights", "int4"], "DP704"),
         (["--device", "cuda"], "DP703"),
     ],
 )

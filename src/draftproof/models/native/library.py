@@ -11,11 +11,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from draftproof.checkpoints.gguf import TENSOR_TYPES
 from draftproof.core.errors import DraftproofError
+from draftproof.models.blocks import KERNEL_TYPES, BlockTensor
 from draftproof.models.native.compilation import build, find_compiler
 
-SOURCE_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Element types that packing reads; mirrors SourceType in draftproof.cpp."""
+SOURCE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
+"""Element types that packing reads, by GGUF's numbers; mirrors SourceType in formats.h."""
+
+BLOCK_TYPES = {name: number for number, (name, _, _) in TENSOR_TYPES.items() if name in KERNEL_TYPES}
+"""GGUF's quantised types that the kernels compute with; mirrors SourceType in formats.h."""
 
 
 class ShapeStruct(ctypes.Structure):
@@ -53,6 +58,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
         [c_int32, c_int32, c_void_p, c_int32, c_int32, c_void_p, c_int32, POINTER(c_void_p)],
     ),
     "dp_linear_free": (None, [c_void_p]),
+    "dp_linear_read_channel": (None, [c_void_p, c_int32, c_void_p]),
     "dp_linear_apply": (c_char_p, [c_void_p, c_void_p, c_int32, c_void_p, c_int32]),
     "dp_advise_huge_pages": (None, [c_void_p, c_int64]),
     "dp_argmax_rows": (None, [c_void_p, c_int64, c_int64, c_void_p]),
@@ -109,6 +115,15 @@ def status() -> Status:
         return Status(False, f"{error.found}; {error.remedy}", "")
     vectors = loaded.dp_description().decode()
     return Status(True, f"built for {vectors}", f"{compiler.path}: {compiler.version.splitlines()[0]}")
+
+
+def source_of(weight: Tensor | BlockTensor) -> tuple[Tensor, int]:
+    """What packing reads: contiguous elements or blocks, and the number of their type. Keep them during the call."""
+    if isinstance(weight, BlockTensor):
+        return weight.data.contiguous(), BLOCK_TYPES[weight.type_name]
+    source = weight.detach().cpu()
+    source = (source if source.dtype in SOURCE_TYPES else source.float()).contiguous()
+    return source, SOURCE_TYPES[source.dtype]
 
 
 def check(error: bytes | None) -> None:

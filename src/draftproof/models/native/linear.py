@@ -8,30 +8,31 @@ import weakref
 import torch
 from torch import Tensor
 
-from draftproof.models.native.library import SOURCE_TYPES, address, check, library
+from draftproof.models.blocks import BlockTensor
+from draftproof.models.native.library import address, check, library, source_of
 
 
 class NativeLinear:
-    """y = x Wᵀ + b with the bits that `kernels/matrix.h` promises, for any number of rows or threads.
+    """y = x Wᵀ + b with the bits that the kernels promise, for any number of rows or threads.
 
-    weight [num_outputs, num_inputs] float32, bfloat16 or float16, packed as `dtype` (float32 or bfloat16);
-    bias [num_outputs] or None.
+    weight [num_outputs, num_inputs] floats, packed as `dtype` (float32 or bfloat16), or blocks of one of
+    `KERNEL_TYPES`, kept as they are; bias [num_outputs] or None.
     """
 
     def __init__(
         self,
-        weight: Tensor,
+        weight: Tensor | BlockTensor,
         bias: Tensor | None = None,
         dtype: torch.dtype = torch.bfloat16,
         num_threads: int = 1,
     ) -> None:
-        assert weight.dim() == 2
-        assert weight.numel() > 0
+        assert len(weight.shape) == 2
+        assert 0 not in weight.shape
         assert dtype in (torch.float32, torch.bfloat16)
         assert num_threads >= 1
         self.num_outputs, self.num_inputs = weight.shape
         self.dtype = dtype
-        source = weight.contiguous() if weight.dtype in SOURCE_TYPES else weight.float().contiguous()
+        source, source_type = source_of(weight)
         bias32 = None if bias is None else bias.float().contiguous()
         assert bias32 is None or bias32.shape == (self.num_outputs,)
         handle = ctypes.c_void_p()
@@ -40,7 +41,7 @@ class NativeLinear:
                 self.num_inputs,
                 self.num_outputs,
                 address(source),
-                SOURCE_TYPES[source.dtype],
+                source_type,
                 dtype == torch.bfloat16,
                 None if bias32 is None else address(bias32),
                 num_threads,
@@ -57,6 +58,12 @@ class NativeLinear:
     def reference(self, x: Tensor) -> Tensor:
         """The same product by the slow scalar code that defines its bits; for tests."""
         return self._apply(x, reference=True)
+
+    def weights_of(self, output: int) -> Tensor:
+        """One row of the weight, [num_inputs] float32, as an embedding reads it."""
+        row = torch.empty(self.num_inputs, dtype=torch.float32)
+        library().dp_linear_read_channel(self._handle, output, address(row))
+        return row
 
     def _apply(self, x: Tensor, reference: bool) -> Tensor:
         assert x.dtype == torch.float32

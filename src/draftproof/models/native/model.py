@@ -17,7 +17,8 @@ from torch import Tensor
 from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.models.base import ForwardBatch, ModelConfig, Segment
-from draftproof.models.native.library import SOURCE_TYPES, BatchStruct, ShapeStruct, address, check, library
+from draftproof.models.blocks import BlockTensor
+from draftproof.models.native.library import BatchStruct, ShapeStruct, address, check, library, source_of
 from draftproof.models.native.weights import TensorSpec, tensor_specs
 from draftproof.models.rope import RopeTable
 
@@ -29,19 +30,24 @@ MAX_THREADS = 256
 class NativeModel:
     """A target in packed form. Several threads may call it; their passes run one after the other.
 
-    weights      tensors under Transformers' names, in float32, bfloat16 or float16; each is asked for once,
-                 packed and dropped, so a mapping that produces them on demand keeps the peak low
-    dtype        storage of weights and cache: torch.float32 or torch.bfloat16
+    weights      tensors under Transformers' names: float32, bfloat16 or float16, or a matrix in blocks of one of
+                 `KERNEL_TYPES`, computed with as it is; each is asked for once, packed and dropped, so a mapping
+                 that produces them on demand keeps the peak low
+    dtype        storage of the cache and of weights in floats: torch.float32 or torch.bfloat16
     num_threads  threads of a pass, the caller's included
 
     Raises DraftproofError DP702 where the kernels cannot be had or do not serve this shape, DP404 for a tensor
-    that is missing or has another shape.
+    that is missing, has another shape, or scales that are not finite.
     """
 
     kernels: Literal["native", "python"] = "native"
 
     def __init__(
-        self, config: ModelConfig, weights: Mapping[str, Tensor], dtype: torch.dtype, num_threads: int
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, Tensor] | Mapping[str, Tensor | BlockTensor],
+        dtype: torch.dtype,
+        num_threads: int,
     ) -> None:
         _check_supported(config, dtype, num_threads)
         self.config = config
@@ -84,7 +90,9 @@ class NativeModel:
             raise ValueError(f"num_rows: {num_rows}")
         check(self._library.dp_model_linears_only(self._handle, num_rows))
 
-    def _load(self, spec: TensorSpec, weights: Mapping[str, Tensor]) -> None:
+    def _load(
+        self, spec: TensorSpec, weights: Mapping[str, Tensor] | Mapping[str, Tensor | BlockTensor]
+    ) -> None:
         try:
             tensor = weights[spec.name]
         except KeyError as error:
@@ -99,10 +107,13 @@ class NativeModel:
                 f"shape {list(spec.shape)}",
                 "The weights do not fit config.json.",
             )
-        source = tensor.detach().cpu()
-        source = (source if source.dtype in SOURCE_TYPES else source.float()).contiguous()
-        kind = SOURCE_TYPES[source.dtype]
-        check(self._library.dp_model_load(self._handle, spec.part, spec.layer, address(source), kind))
+        source, source_type = source_of(tensor)
+        problem = self._library.dp_model_load(
+            self._handle, spec.part, spec.layer, address(source), source_type
+        )
+        if problem is not None:
+            remedy = "Get the checkpoint again, or from another source."
+            raise DraftproofError("DP404", spec.name, problem.decode(), "finite weights", remedy)
 
     def _forward(self, batch: ForwardBatch, cache: KVCache, reference: bool) -> Tensor:
         struct, keep = _describe(batch)

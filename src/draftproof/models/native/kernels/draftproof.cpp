@@ -21,27 +21,54 @@ template <class F> const char* guarded(F body) {
     }
 }
 
-template <class T, class S> void pack_any(Matrix<T>& matrix, const void* source, int channels, int offset, Layout layout,
-                                          int threads) {
-    auto job = [&](Team& team, int) { pack(team, matrix, static_cast<const S*>(source), channels, offset, layout); };
+template <class T, class S>
+std::shared_ptr<Storage> pack_floats(Arena& arena, int inputs, int channels, const void* source, int threads) {
+    auto matrix = std::make_shared<Matrix<T>>(arena, inputs, channels);
+    auto job = [&](Team& team, int) { pack(team, *matrix, static_cast<const S*>(source)); };
     Pool::instance().run(threads, job);
+    return matrix;
 }
 
-enum SourceType { SOURCE_F32 = 0, SOURCE_BF16 = 1, SOURCE_F16 = 2 };
-
-template <class T> void pack_from(Matrix<T>& matrix, const void* source, int type, int channels, int offset,
-                                  Layout layout, int threads) {
-    if (type == SOURCE_F32) return pack_any<T, float>(matrix, source, channels, offset, layout, threads);
-    if (type == SOURCE_BF16) return pack_any<T, bf16>(matrix, source, channels, offset, layout, threads);
-    pack_any<T, f16>(matrix, source, channels, offset, layout, threads);
+template <class F>
+std::shared_ptr<Storage> pack_blocks(Arena& arena, int inputs, int channels, const void* source, int threads) {
+    auto matrix = std::make_shared<Quantized<F>>(arena, inputs, channels);
+    std::atomic<bool> is_finite{true};
+    auto job = [&](Team& team, int) {
+        if (!matrix->pack(team, static_cast<const uint8_t*>(source))) is_finite = false;
+    };
+    Pool::instance().run(threads, job);
+    if (!is_finite) throw std::invalid_argument("NaN or infinite scales");
+    return matrix;
 }
 
-void copy_floats(float* to, const void* source, int type, int count) {
-    for (int index = 0; index < count; ++index) {
-        if (type == SOURCE_F32) to[index] = static_cast<const float*>(source)[index];
-        if (type == SOURCE_BF16) to[index] = to_float(static_cast<const bf16*>(source)[index]);
-        if (type == SOURCE_F16) to[index] = to_float(static_cast<const f16*>(source)[index]);
+// Weights [channels][inputs] of that type as the kernels keep them: floats as T, blocks as they are.
+template <class T>
+std::shared_ptr<Storage> pack_any(Arena& arena, int inputs, int channels, const void* source, int type, int threads) {
+    switch (type) {
+        case SOURCE_F32: return pack_floats<T, float>(arena, inputs, channels, source, threads);
+        case SOURCE_F16: return pack_floats<T, f16>(arena, inputs, channels, source, threads);
+        case SOURCE_BF16: return pack_floats<T, bf16>(arena, inputs, channels, source, threads);
+        case SOURCE_Q4_0: return pack_blocks<Q4_0>(arena, inputs, channels, source, threads);
+        case SOURCE_Q4_1: return pack_blocks<Q4_1>(arena, inputs, channels, source, threads);
+        case SOURCE_Q5_0: return pack_blocks<Q5_0>(arena, inputs, channels, source, threads);
+        case SOURCE_Q5_1: return pack_blocks<Q5_1>(arena, inputs, channels, source, threads);
+        case SOURCE_Q8_0: return pack_blocks<Q8_0>(arena, inputs, channels, source, threads);
+        case SOURCE_Q4_K: return pack_blocks<Q4_K>(arena, inputs, channels, source, threads);
+        case SOURCE_Q5_K: return pack_blocks<Q5_K>(arena, inputs, channels, source, threads);
+        case SOURCE_Q6_K: return pack_blocks<Q6_K>(arena, inputs, channels, source, threads);
+        default: throw std::invalid_argument("unknown type of weights: " + std::to_string(type));
     }
+}
+
+// `count` floats of that type, and zeros up to `size`.
+Floats read_floats(const void* source, int type, size_t count, size_t size) {
+    Floats floats(size);
+    for (size_t index = 0; index < count; ++index) {
+        if (type == SOURCE_F32) floats[index] = static_cast<const float*>(source)[index];
+        if (type == SOURCE_BF16) floats[index] = to_float(static_cast<const bf16*>(source)[index]);
+        if (type == SOURCE_F16) floats[index] = to_float(static_cast<const f16*>(source)[index]);
+    }
+    return floats;
 }
 
 // Which tensor of a model is being loaded; mirrors draftproof.models.native.weights.Part.
@@ -62,37 +89,43 @@ template <class T> class Model final : public AnyModel {
 
     void load_part(int part, int layer, const void* source, int type) override {
         const Shape& s = weights_.shape;
-        Layer<T>& l = weights_.layers[layer];
-        const int q = weights_.q_size, kv = weights_.kv_size, inter = s.intermediate_size;
-        auto matrix = [&](Matrix<T>& m, int channels, int offset, Layout layout = Layout::whole) {
-            pack_from(m, source, type, channels, offset, layout, s.num_threads);
+        Layer& l = weights_.layers[layer];
+        const int hidden = s.hidden_size, q = weights_.q_size, kv = weights_.kv_size, inter = s.intermediate_size;
+        auto storage = [&](int inputs, int channels) {
+            return pack_any<T>(weights_.arena, inputs, channels, source, type, s.num_threads);
         };
-        auto bias = [&](Matrix<T>& m, int channels, int offset, Layout layout = Layout::whole) {
-            std::vector<float> values(channels);
-            copy_floats(values.data(), source, type, channels);
-            for (int channel = 0; channel < channels; ++channel)
-                m.bias[offset + Matrix<T>::place(channel, layout)] = values[channel];
+        auto matrix = [&](Linear& linear, int inputs, int channels, int offset = 0) {
+            linear.add(storage(inputs, channels), offset);
         };
+        auto bias = [&](Linear& linear, int channels, int total, int offset = 0) {
+            const Floats values = read_floats(source, type, channels, channels);
+            linear.bias.resize(total);
+            std::copy(values.begin(), values.end(), linear.bias.begin() + offset);
+        };
+        auto norm = [&](Floats& to) { to = read_floats(source, type, hidden, round_up(hidden, LANES)); };
         switch (part) {
-            case EMBEDDING: return matrix(weights_.embedding, s.vocab_size, 0);
-            case HEAD: return matrix(weights_.head, s.vocab_size, 0);
-            case FINAL_NORM: return copy_floats(weights_.final_norm, source, type, s.hidden_size);
-            case INPUT_NORM: return copy_floats(l.input_norm, source, type, s.hidden_size);
-            case POST_NORM: return copy_floats(l.post_norm, source, type, s.hidden_size);
-            case Q: return matrix(l.qkv, q, 0);
-            case K: return matrix(l.qkv, kv, q);
-            case V: return matrix(l.qkv, kv, q + kv);
-            case O: return matrix(l.o, s.hidden_size, 0);
-            case GATE: return matrix(l.gate_up, inter, 0, Layout::low_half);
-            case UP: return matrix(l.gate_up, inter, 0, Layout::high_half);
-            case DOWN: return matrix(l.down, s.hidden_size, 0);
-            case Q_BIAS: return bias(l.qkv, q, 0);
-            case K_BIAS: return bias(l.qkv, kv, q);
-            case V_BIAS: return bias(l.qkv, kv, q + kv);
-            case O_BIAS: return bias(l.o, s.hidden_size, 0);
-            case GATE_BIAS: return bias(l.gate_up, inter, 0, Layout::low_half);
-            case UP_BIAS: return bias(l.gate_up, inter, 0, Layout::high_half);
-            case DOWN_BIAS: return bias(l.down, s.hidden_size, 0);
+            case EMBEDDING:
+                weights_.embedding = storage(hidden, s.vocab_size);
+                if (s.tie_embeddings) weights_.head.add(weights_.embedding, 0);
+                return;
+            case HEAD: return matrix(weights_.head, hidden, s.vocab_size);
+            case FINAL_NORM: return norm(weights_.final_norm);
+            case INPUT_NORM: return norm(l.input_norm);
+            case POST_NORM: return norm(l.post_norm);
+            case Q: return matrix(l.qkv, hidden, q);
+            case K: return matrix(l.qkv, hidden, kv, q);
+            case V: return matrix(l.qkv, hidden, kv, q + kv);
+            case O: return matrix(l.o, q, hidden);
+            case GATE: return matrix(l.gate_up, hidden, inter);
+            case UP: return matrix(l.gate_up, hidden, inter, inter);
+            case DOWN: return matrix(l.down, inter, hidden);
+            case Q_BIAS: return bias(l.qkv, q, q + 2 * kv);
+            case K_BIAS: return bias(l.qkv, kv, q + 2 * kv, q);
+            case V_BIAS: return bias(l.qkv, kv, q + 2 * kv, q + kv);
+            case O_BIAS: return bias(l.o, hidden, hidden);
+            case GATE_BIAS: return bias(l.gate_up, inter, 2 * inter);
+            case UP_BIAS: return bias(l.gate_up, inter, 2 * inter, inter);
+            case DOWN_BIAS: return bias(l.down, hidden, hidden);
             default: throw std::invalid_argument("unknown part of a model");
         }
     }
@@ -112,64 +145,70 @@ template <class T> class Model final : public AnyModel {
     void linears_only(int num_rows) override {
         const std::lock_guard<std::mutex> lock(mutex_);
         space_.prepare(weights_, num_rows, num_rows);
-        float* wide = wide_.at_least(size_t(num_rows) * (weights_.gate_up_channels() + weights_.shape.vocab_size));
+        const Rows logits{logits_.at_least(size_t(num_rows) * weights_.shape.vocab_size), size_t(weights_.shape.vocab_size)};
         auto job = [&](Team& team, int) {
-            auto product = [&](const Matrix<T>& m, const Rows& x, const Rows& out) {
-                multiply(team, m, x, num_rows, StoreTo<T>{m, out});
+            auto product = [&](const Linear& linear, const Rows& out) {
+                const int inputs = linear.num_inputs();
+                Input x = space_.input;
+                x.floats.stride = space_.stride_of(inputs), x.blocks.stride = space_.blocks_of(inputs);
+                multiply(team, linear, x, num_rows, out, false);
                 team.barrier();
             };
-            for (const Layer<T>& l : weights_.layers) {
-                product(l.qkv, space_.normed, space_.qkv);
-                product(l.o, space_.attended, space_.hidden);
-                product(l.gate_up, space_.normed, {wide, size_t(weights_.gate_up_channels())});
-                product(l.down, space_.gated, space_.hidden);
+            for (const Layer& l : weights_.layers) {
+                product(l.qkv, space_.qkv);
+                product(l.o, space_.hidden);
+                product(l.gate_up, space_.gate_up);
+                product(l.down, space_.hidden);
             }
-            product(weights_.head, space_.normed, {wide, size_t(weights_.shape.vocab_size)});
+            product(weights_.head, logits);
         };
         Pool::instance().run(weights_.shape.num_threads, job);
     }
 
   private:
-    Weights<T> weights_;
+    Weights weights_;
     Workspace space_;
     Plan plan_;
-    Buffer wide_;
+    Buffer<float> logits_;
     std::mutex mutex_;
 };
 
-class AnyLinear {
+// One linear layer by itself.
+class OneLinear {
   public:
-    virtual ~AnyLinear() = default;
-    virtual void apply(const float* x, int num_rows, float* out, bool reference) = 0;
-};
-
-template <class T> class Linear final : public AnyLinear {
-  public:
-    Linear(int inputs, int channels, const void* weight, int type, const float* bias, int threads)
-        : arena_(Matrix<T>::bytes(inputs, channels)), threads_(threads) {
-        matrix_.allocate_in(arena_, inputs, channels, bias != nullptr);
-        pack_from(matrix_, weight, type, channels, 0, Layout::whole, threads);
-        if (bias) std::memcpy(matrix_.bias, bias, channels * sizeof(float));
+    OneLinear(int inputs, int channels, const void* weight, int type, bool is_bf16, const float* bias, int threads)
+        : threads_(threads) {
+        linear_.add(is_bf16 ? pack_any<bf16>(arena_, inputs, channels, weight, type, threads)
+                            : pack_any<float>(arena_, inputs, channels, weight, type, threads), 0);
+        if (bias) linear_.bias.assign(bias, bias + channels);
     }
 
-    void apply(const float* x, int num_rows, float* out, bool reference) override {
-        const size_t inputs = matrix_.num_inputs, channels = matrix_.num_channels;
+    void apply(const float* x, int num_rows, float* out, bool reference) const {
+        const Storage& storage = *linear_.pieces.front().storage;
+        const size_t inputs = storage.num_inputs, channels = storage.num_channels;
         if (reference) {
             for (int row = 0; row < num_rows; ++row) {
-                const Floats sums = reference_linear(matrix_, Floats(x + row * inputs, x + (row + 1) * inputs));
+                const Floats sums = reference_linear(linear_, Floats(x + row * inputs, x + (row + 1) * inputs));
                 std::copy(sums.begin(), sums.end(), out + row * channels);
             }
             return;
         }
-        auto job = [&](Team& team, int) {
-            multiply(team, matrix_, {const_cast<float*>(x), inputs}, num_rows, StoreTo<T>{matrix_, {out, channels}});
-        };
+        const size_t row_blocks = storage.reads_blocks() ? inputs / BLOCK_INPUTS : 0;
+        std::vector<Int8Block> blocks(row_blocks * num_rows);
+        for (int row = 0; row < num_rows && row_blocks; ++row)
+            quantize_row(x + row * inputs, int(inputs), blocks.data() + row * row_blocks);
+        const Input input{{const_cast<float*>(x), inputs}, {blocks.data(), row_blocks}};
+        auto job = [&](Team& team, int) { multiply(team, linear_, input, num_rows, {out, channels}, false); };
         Pool::instance().run(threads_, job);
+    }
+
+    void read_channel(int channel, float* weights) const {
+        linear_.pieces.front().storage->read_channel(channel, weights);
     }
 
   private:
     Arena arena_;
-    Matrix<T> matrix_;
+    Linear linear_;
     int threads_;
 };
 
@@ -234,17 +273,19 @@ const char* dp_model_linears_only(void* model, int32_t num_rows) {
 const char* dp_linear_new(int32_t inputs, int32_t channels, const void* weight, int32_t source_type, int32_t is_bf16,
                           const float* bias, int32_t threads, void** linear) {
     return dp::guarded([&] {
-        *linear = is_bf16 ? static_cast<dp::AnyLinear*>(new dp::Linear<dp::bf16>(inputs, channels, weight, source_type,
-                                                                                 bias, threads))
-                          : static_cast<dp::AnyLinear*>(new dp::Linear<float>(inputs, channels, weight, source_type,
-                                                                              bias, threads));
+        *linear = new dp::OneLinear(inputs, channels, weight, source_type, is_bf16 != 0, bias, threads);
     });
 }
 
-void dp_linear_free(void* linear) { delete static_cast<dp::AnyLinear*>(linear); }
+void dp_linear_free(void* linear) { delete static_cast<dp::OneLinear*>(linear); }
 
 const char* dp_linear_apply(void* linear, const float* x, int32_t num_rows, float* out, int32_t reference) {
-    return dp::guarded([&] { static_cast<dp::AnyLinear*>(linear)->apply(x, num_rows, out, reference != 0); });
+    return dp::guarded([&] { static_cast<dp::OneLinear*>(linear)->apply(x, num_rows, out, reference != 0); });
+}
+
+// The weights of one output as an embedding reads them, [inputs].
+void dp_linear_read_channel(void* linear, int32_t channel, float* weights) {
+    static_cast<dp::OneLinear*>(linear)->read_channel(channel, weights);
 }
 
 void dp_advise_huge_pages(void* start, int64_t bytes) { dp::advise_huge_pages(start, size_t(bytes)); }

@@ -10,9 +10,7 @@
 // and channel WIDE + j in its high half, so one load, one shift and one mask give two vectors of floats.
 #pragma once
 
-#include "memory.h"
-#include "simd.h"
-#include "threads.h"
+#include "linear.h"
 
 namespace dp {
 
@@ -27,39 +25,29 @@ inline int k_block_of(int num_inputs) {
     return int(round_up((num_inputs + blocks - 1) / blocks, 4));
 }
 
-// Where channel n of a matrix lies. Two matrices may be interleaved: `half` of each panel belongs to one of them.
-enum class Layout { whole, low_half, high_half };
+// Floats of type T in panels.
+template <class T> class Matrix final : public Storage {
+  public:
+    int k_block;
+    T* data;
 
-template <class T> struct Matrix {
-    int num_inputs = 0, num_channels = 0, num_panels = 0, k_block = 0;
-    T* data = nullptr;
-    float* bias = nullptr;  // in panel order, or null
-
-    static size_t bytes(int inputs, int channels) {
-        const size_t panels = (channels + PANEL - 1) / PANEL;
-        return panels * PANEL * (sizeof(T) * inputs + sizeof(float)) + 2 * LINE_BYTES;
+    Matrix(Arena& arena, int inputs, int channels)
+        : Storage(inputs, channels), k_block(k_block_of(inputs)), panels_((channels + PANEL - 1) / PANEL) {
+        const size_t panel = size_t(PANEL) * inputs;
+        data = static_cast<T*>(arena.take(panels_ * panel * sizeof(T)));
+        // The last panel may have channels that nobody fills.
+        std::memset(static_cast<void*>(data + (panels_ - 1) * panel), 0, panel * sizeof(T));
     }
 
-    void allocate_in(Arena& arena, int inputs, int channels, bool with_bias) {
-        num_inputs = inputs, num_channels = channels;
-        num_panels = (channels + PANEL - 1) / PANEL;
-        k_block = k_block_of(inputs);
-        const size_t count = size_t(num_panels) * PANEL * inputs;
-        data = static_cast<T*>(arena.take(count * sizeof(T)));
-        const size_t last_panel = count / num_panels;  // it may have channels that nobody fills
-        std::memset(static_cast<void*>(data + count - last_panel), 0, last_panel * sizeof(T));
-        if (!with_bias) return;
-        bias = static_cast<float*>(arena.take(size_t(num_panels) * PANEL * sizeof(float)));
-        std::memset(bias, 0, size_t(num_panels) * PANEL * sizeof(float));
+    bool reads_blocks() const override { return false; }
+    int num_panels() const override { return panels_; }
+    void multiply(int first, int last, const Input& x, int num_rows, const Target& to) const override;
+    void read_channel(int channel, float* weights) const override {
+        for (int input = 0; input < num_inputs; ++input) weights[input] = weight(channel, input);
     }
+    Floats reference(const Floats& x) const override;
 
     const T* panel(int index) const { return data + size_t(index) * PANEL * num_inputs; }
-
-    // Index of channel n among the panels' channels.
-    static int place(int channel, Layout layout) {
-        if (layout == Layout::whole) return channel;
-        return channel / WIDE * PANEL + (layout == Layout::high_half ? WIDE : 0) + channel % WIDE;
-    }
 
     // Position of a channel (lane of the panel) in the words of one input.
     static int slot(int lane) {
@@ -67,10 +55,13 @@ template <class T> struct Matrix {
         return lane < WIDE ? 2 * lane : 2 * (lane - WIDE) + 1;
     }
 
-    T& at(int place, int input) {
-        return data[(size_t(place / PANEL) * num_inputs + input) * PANEL + slot(place % PANEL)];
+    T& at(int channel, int input) {
+        return data[(size_t(channel / PANEL) * num_inputs + input) * PANEL + slot(channel % PANEL)];
     }
-    float weight(int place, int input) const { return to_float(const_cast<Matrix*>(this)->at(place, input)); }
+    float weight(int channel, int input) const { return to_float(const_cast<Matrix*>(this)->at(channel, input)); }
+
+  private:
+    int panels_;
 };
 
 inline void read_pair(const float* from, vecw& low, vecw& high) {
@@ -83,13 +74,6 @@ inline void read_pair(const bf16* from, vecw& low, vecw& high) {
     low = (vecw)(words << 16);
     high = (vecw)(words & int32_t(0xffff0000u));
 }
-
-// Rows of activations or of results: `stride` floats from one to the next.
-struct Rows {
-    float* data;
-    size_t stride;
-    float* row(int index) const { return data + size_t(index) * stride; }
-};
 
 constexpr int UNROLLED = 4;  // inputs between two requests to memory
 
@@ -166,20 +150,20 @@ inline void multiply_tiles(int num_rows, const T* w, const Rows& x, int k_count,
     }
 }
 
-// The panels [first, last) times all rows. `finish(panel, row, sums)` receives the PANEL sums of each row.
-template <class T, class Finish>
-void multiply_panels(const Matrix<T>& matrix, int first, int last, const Rows& x, int num_rows, Finish finish) {
+template <class T>
+void Matrix<T>::multiply(int first, int last, const Input& input, int num_rows, const Target& to) const {
+    const Rows& x = input.floats;
     constexpr size_t STRIDE = PANEL_GROUP * PANEL;
     alignas(LINE_BYTES) float sums[ROW_BLOCK * STRIDE];
-    const size_t panel_stride = size_t(PANEL) * matrix.num_inputs;
+    const size_t panel_stride = size_t(PANEL) * num_inputs;
     const int group_size = num_rows <= 2 ? 2 : num_rows <= 2 * ROW_TILE ? 1 : PANEL_GROUP;
     for (int panel = first; panel < last; panel += group_size) {
         const int group = last - panel < group_size ? last - panel : group_size;
         for (int row = 0; row < num_rows; row += ROW_BLOCK) {
             const int block = num_rows - row < ROW_BLOCK ? num_rows - row : ROW_BLOCK;
-            for (int k = 0; k < matrix.num_inputs; k += matrix.k_block) {
-                const int k_left = matrix.num_inputs - k, k_count = k_left < matrix.k_block ? k_left : matrix.k_block;
-                const T *w = matrix.panel(panel) + size_t(k) * PANEL, *next = w + size_t(k_count) * PANEL;
+            for (int k = 0; k < num_inputs; k += k_block) {
+                const int k_left = num_inputs - k, k_count = k_left < k_block ? k_left : k_block;
+                const T *w = this->panel(panel) + size_t(k) * PANEL, *next = w + size_t(k_count) * PANEL;
                 const Rows block_x{x.row(row) + k, x.stride};
                 if (num_rows == 1 && group == 2) {
                     multiply_block<T, 1, 2, 1>(w, panel_stride, block_x, k_count, k == 0, {sums, STRIDE}, next);
@@ -193,66 +177,10 @@ void multiply_panels(const Matrix<T>& matrix, int first, int last, const Rows& x
                 }
             }
             for (int r = 0; r < block; ++r)
-                for (int g = 0; g < group; ++g) finish(panel + g, row + r, sums + r * STRIDE + g * PANEL);
+                to.put(row + r, panel * PANEL, std::min(group * PANEL, num_channels - panel * PANEL),
+                       sums + r * STRIDE);
         }
     }
-}
-
-// What becomes of the sums of a panel. Each adds the bias first.
-template <class T> inline void sums_with_bias(const Matrix<T>& matrix, int panel, const float* sums, vecw& low, vecw& high) {
-    low = load<vecw>(sums), high = load<vecw>(sums + WIDE);
-    if (matrix.bias) {
-        low = low + load<vecw>(matrix.bias + size_t(panel) * PANEL);
-        high = high + load<vecw>(matrix.bias + size_t(panel) * PANEL + WIDE);
-    }
-}
-
-template <class T> struct StoreTo {
-    const Matrix<T>& matrix;
-    Rows out;
-    void operator()(int panel, int row, const float* sums) const {
-        vecw pair[2];
-        sums_with_bias(matrix, panel, sums, pair[0], pair[1]);
-        float* to = out.row(row) + size_t(panel) * PANEL;
-        const int left = matrix.num_channels - panel * PANEL;
-        if (left >= PANEL) {
-            store(to, pair[0]);
-            store(to + WIDE, pair[1]);
-        } else {
-            std::memcpy(to, pair, left * sizeof(float));
-        }
-    }
-};
-
-template <class T> struct AddTo {
-    const Matrix<T>& matrix;
-    Rows out;  // padded to whole panels
-    void operator()(int panel, int row, const float* sums) const {
-        vecw low, high;
-        sums_with_bias(matrix, panel, sums, low, high);
-        float* to = out.row(row) + size_t(panel) * PANEL;
-        store(to, load<vecw>(to) + low);
-        store(to + WIDE, load<vecw>(to + WIDE) + high);
-    }
-};
-
-// silu(gate) * up of an interleaved matrix: gate channels in the low halves, up channels in the high ones.
-template <class T> struct GateTo {
-    const Matrix<T>& matrix;
-    Rows out;  // padded to whole vectors
-    void operator()(int panel, int row, const float* sums) const {
-        vecw gate, up;
-        sums_with_bias(matrix, panel, sums, gate, up);
-        const vecw one = splat<vecw>(1.0f);
-        store(out.row(row) + size_t(panel) * WIDE, gate / (one + exp_of(-gate)) * up);
-    }
-};
-
-template <class T, class Finish>
-void multiply(Team& team, const Matrix<T>& matrix, const Rows& x, int num_rows, Finish finish) {
-    team.share(matrix.num_panels, [&](int first, int last) {
-        multiply_panels(matrix, first, last, x, num_rows, finish);
-    });
 }
 
 // Eight elements of any stored type as floats.
@@ -321,23 +249,14 @@ void pack_channels(Matrix<T>& matrix, const S* source, int num_channels, int fir
             matrix.at(first + channel, int(input)) = from_float<T>(to_float(source[channel * inputs + input]));
 }
 
-// Copies channels into their places; `source` is row-major [num_channels][num_inputs] of S. Threads share by panels:
-// two channels of one panel may lie in one word, which is read, changed and written.
-template <class T, class S>
-void pack(Team& team, Matrix<T>& matrix, const S* source, int num_channels, int offset, Layout layout) {
+// Copies all channels into their places; `source` is row-major [num_channels][num_inputs] of S. Threads share by
+// panels: two channels of one panel may lie in one word, which is read, changed and written.
+template <class T, class S> void pack(Team& team, Matrix<T>& matrix, const S* source) {
     constexpr int GROUP = WIDE < LANES ? WIDE : LANES;  // neighbours in `source` that are neighbours in a panel
-    const int in_panel = layout == Layout::whole ? PANEL : WIDE;
-    const int first_panel = offset / in_panel, end_panel = (offset + num_channels + in_panel - 1) / in_panel;
-    team.share(end_panel - first_panel, [&](int first, int last) {
-        int channel = (first_panel + first) * in_panel - offset, end = (first_panel + last) * in_panel - offset;
-        if (channel < 0) channel = 0;
-        if (end > num_channels) end = num_channels;
-        while (channel < end) {
-            const int place = offset + Matrix<T>::place(channel, layout), in_group = GROUP - place % GROUP;
-            const int count = in_group < end - channel ? in_group : end - channel;
-            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, count, place);
-            channel += count;
-        }
+    team.share(matrix.num_panels(), [&](int first, int last) {
+        const int end = std::min(last * PANEL, matrix.num_channels);
+        for (int channel = first * PANEL; channel < end; channel += GROUP)
+            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, std::min(GROUP, end - channel), channel);
     });
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
@@ -33,50 +35,58 @@ inline void advise_huge_pages(void* start, size_t bytes) {
 #endif
 }
 
-// Read-mostly memory in huge pages where the system grants them: streaming weights then costs few TLB misses.
+// Read-mostly memory in huge pages where the system grants them: streaming weights then costs few TLB misses. It
+// grows by whole chunks, of which the system provides what is touched.
 class Arena {
   public:
-    explicit Arena(size_t bytes) : bytes_(round_up(bytes, HUGE_PAGE_BYTES)) {
-        start_ = static_cast<char*>(allocate(bytes_, HUGE_PAGE_BYTES));
-        advise_huge_pages(start_, bytes_);
+    Arena() = default;
+    ~Arena() {
+        for (char* chunk : chunks_) std::free(chunk);
     }
-    ~Arena() { std::free(start_); }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
     void* take(size_t bytes) {
-        if (used_ + round_up(bytes, LINE_BYTES) > bytes_) throw std::bad_alloc();
-        void* memory = start_ + used_;
-        used_ += round_up(bytes, LINE_BYTES);
+        bytes = round_up(bytes, LINE_BYTES) + LINE_BYTES;  // reading ahead may reach one line beyond the end
+        if (bytes > left_) {
+            left_ = round_up(bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, HUGE_PAGE_BYTES);
+            next_ = static_cast<char*>(allocate(left_, HUGE_PAGE_BYTES));
+            chunks_.push_back(next_);
+            advise_huge_pages(next_, left_);
+        }
+        void* memory = next_;
+        next_ += bytes, left_ -= bytes;
         return memory;
     }
 
   private:
-    size_t bytes_, used_ = 0;
-    char* start_;
+    static constexpr size_t CHUNK_BYTES = size_t(64) << 20;
+    std::vector<char*> chunks_;
+    char* next_ = nullptr;
+    size_t left_ = 0;
 };
 
-// Floats that grow and never shrink; their contents are not kept when they grow.
-class Buffer {
+// Plain elements, zero at first, that grow in number and never shrink; their contents are not kept when they grow.
+template <class T> class Buffer {
   public:
     ~Buffer() { std::free(data_); }
     Buffer() = default;
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    float* at_least(size_t count) {
+    T* at_least(size_t count) {
         if (count > capacity_) {
-            float* grown = static_cast<float*>(allocate(count * sizeof(float), LINE_BYTES));
+            T* grown = static_cast<T*>(allocate(count * sizeof(T), LINE_BYTES));
             std::free(data_);
             data_ = grown;
             capacity_ = count;
-            for (size_t index = 0; index < count; ++index) data_[index] = 0.0f;
+            std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
         }
         return data_;
     }
 
   private:
-    float* data_ = nullptr;
+    T* data_ = nullptr;
     size_t capacity_ = 0;
 };
 

@@ -7,7 +7,8 @@
 
 #include "attention.h"
 #include "batch.h"
-#include "matrix.h"
+#include "int8.h"
+#include "linear.h"
 
 namespace dp {
 
@@ -19,7 +20,7 @@ struct Shape {
 };
 
 constexpr int MAX_HEAD_DIM = 512;
-constexpr int OWN_NORM_ROWS = 16;  // up to so many rows every thread norms for itself, which saves a barrier
+constexpr size_t OWN_FLOATS = 24 << 10;  // up to so many inputs every thread makes for itself, which saves a barrier
 
 // out = x / rms(x) * weight. The sum of squares runs in 4 x 8 lanes, element i in lane i mod 32; x is padded with
 // zeros to a multiple of 32.
@@ -36,141 +37,156 @@ inline void rms_norm(const float* x, const float* weight, float* out, int size, 
         store(out + index, load<vec8>(x + index) * scale * load<vec8>(weight + index));
 }
 
-template <class T> struct Layer {
-    float *input_norm = nullptr, *post_norm = nullptr;
-    Matrix<T> qkv, o, gate_up, down;
+struct Layer {
+    Floats input_norm, post_norm;
+    Linear qkv, o, gate_up, down;  // gate_up: the gate's channels, then those of up
 };
 
-template <class T> struct Weights {
+struct Weights {
     Shape shape;
-    int q_size, kv_size, padded_hidden;
-    std::unique_ptr<Arena> arena;
-    std::vector<Layer<T>> layers;
-    float* final_norm;
-    Matrix<T> head;
-    Matrix<T> embedding;  // the same memory as `head` when they are tied
+    int q_size, kv_size;
+    Arena arena;
+    std::vector<Layer> layers;
+    Floats final_norm;
+    Linear head;
+    std::shared_ptr<const Storage> embedding;  // that of `head` when they are tied
 
-    explicit Weights(const Shape& s) : shape(s) {
-        q_size = s.num_heads * s.head_dim, kv_size = s.num_kv_heads * s.head_dim;
-        padded_hidden = int(round_up(s.hidden_size, 64));
-        const size_t norm = padded_hidden * sizeof(float) + LINE_BYTES;
-        const size_t layer = Matrix<T>::bytes(s.hidden_size, q_size + 2 * kv_size) +
-                             Matrix<T>::bytes(q_size, s.hidden_size) +
-                             Matrix<T>::bytes(s.hidden_size, gate_up_channels()) +
-                             Matrix<T>::bytes(s.intermediate_size, s.hidden_size) + 2 * norm;
-        const size_t head_bytes = Matrix<T>::bytes(s.hidden_size, s.vocab_size);
-        arena = std::make_unique<Arena>(s.num_layers * layer + head_bytes * (s.tie_embeddings ? 1 : 2) + norm);
-        layers.resize(s.num_layers);
-        for (Layer<T>& l : layers) {
-            l.input_norm = take_norm(), l.post_norm = take_norm();
-            l.qkv.allocate_in(*arena, s.hidden_size, q_size + 2 * kv_size, s.qkv_bias);
-            l.o.allocate_in(*arena, q_size, s.hidden_size, s.o_bias);
-            l.gate_up.allocate_in(*arena, s.hidden_size, gate_up_channels(), s.mlp_bias);
-            l.down.allocate_in(*arena, s.intermediate_size, s.hidden_size, s.mlp_bias);
-        }
-        final_norm = take_norm();
-        head.allocate_in(*arena, s.hidden_size, s.vocab_size, false);
-        embedding = head;
-        if (!s.tie_embeddings) embedding.allocate_in(*arena, s.hidden_size, s.vocab_size, false);
-    }
-
-    int gate_up_channels() const { return int(round_up(shape.intermediate_size, WIDE)) * 2; }
-
-  private:
-    float* take_norm() {
-        float* norm = static_cast<float*>(arena->take(padded_hidden * sizeof(float)));
-        std::memset(norm, 0, padded_hidden * sizeof(float));
-        return norm;
-    }
+    explicit Weights(const Shape& s)
+        : shape(s), q_size(s.num_heads * s.head_dim), kv_size(s.num_kv_heads * s.head_dim), layers(s.num_layers) {}
 };
 
-// Activations of one pass. Strides are padded so that kernels may write whole panels, and not a power of two.
+// Activations of one pass. Strides are padded so that kernels may write whole vectors, and not a power of two.
 struct Workspace {
-    Rows hidden, normed, qkv, attended, gated;
-    float* own;  // per thread: normed rows or queries
-    size_t own_stride;
+    Rows hidden, qkv, attended, gate_up;
+    Input input;  // of the next product, where threads share the making of it
 
-    template <class T> void prepare(const Weights<T>& w, int num_rows, int num_logit_rows) {
+    // What each thread has to itself.
+    struct Own {
+        Input input;
+        float* queries;
+    };
+
+    void prepare(const Weights& w, int num_rows, int num_logit_rows) {
         const Shape& s = w.shape;
         hidden = rows(hidden_, num_rows, s.hidden_size);
-        normed = rows(normed_, num_rows > num_logit_rows ? num_rows : num_logit_rows, s.hidden_size);
         qkv = rows(qkv_, num_rows, w.q_size + 2 * w.kv_size);
         attended = rows(attended_, num_rows, w.q_size);
-        gated = rows(gated_, num_rows, s.intermediate_size);
+        gate_up = rows(gate_up_, num_rows, 2 * s.intermediate_size);
+        const int widest = std::max({s.hidden_size, w.q_size, s.intermediate_size});
+        const int most = std::max(num_rows, num_logit_rows);
+        input = {rows(input_, most, widest), {blocks_.at_least(most * blocks_of(widest)), blocks_of(widest)}};
         const int group = s.num_heads / s.num_kv_heads;
-        const size_t queries = Queries::floats(group > QUERY_TILE ? group : QUERY_TILE, s.head_dim);
-        const size_t norms = OWN_NORM_ROWS * stride_of(s.hidden_size);
-        own_stride = round_up(queries > norms ? queries : norms, 16);
-        own = own_.at_least(own_stride * s.num_threads);
+        const size_t queries = Queries::floats(std::max(group, QUERY_TILE), s.head_dim);
+        own_floats_count_ = round_up(std::max(OWN_FLOATS, stride_of(widest)), 16);
+        own_stride_ = round_up(own_floats_count_ + queries, 16);
+        own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + 1;
+        own_floats_ = own_floats_buffer_.at_least(own_stride_ * s.num_threads);
+        own_blocks_ = own_blocks_buffer_.at_least(own_blocks_stride_ * s.num_threads);
     }
 
-  private:
+    // Memory of one thread for rows of that many inputs.
+    Own own(int thread, int num_inputs) const {
+        float* floats = own_floats_ + thread * own_stride_;
+        Int8Block* blocks = own_blocks_ + thread * own_blocks_stride_;
+        return {{{floats, stride_of(num_inputs)}, {blocks, blocks_of(num_inputs)}}, floats + own_floats_count_};
+    }
+
     static size_t stride_of(int size) { return round_up(size, 64) + 16; }
-    static Rows rows(Buffer& buffer, int num_rows, int size) {
+    static size_t blocks_of(int size) { return (size + BLOCK_INPUTS - 1) / BLOCK_INPUTS; }
+
+  private:
+    static Rows rows(Buffer<float>& buffer, int num_rows, int size) {
         return {buffer.at_least(stride_of(size) * num_rows), stride_of(size)};
     }
-    Buffer hidden_, normed_, qkv_, attended_, gated_, own_;
+    Buffer<float> hidden_, qkv_, attended_, gate_up_, input_, own_floats_buffer_;
+    Buffer<Int8Block> blocks_, own_blocks_buffer_;
+    size_t own_floats_count_, own_stride_, own_blocks_stride_;
+    float* own_floats_;
+    Int8Block* own_blocks_;
 };
 
 // One pass: what every thread of the team needs.
 template <class T> class Forward {
   public:
-    Forward(const Weights<T>& weights, const Plan& plan, const Batch& batch, const Workspace& space,
+    Forward(const Weights& weights, const Plan& plan, const Batch& batch, const Workspace& space,
             const Cache<T>& cache, float* logits)
         : w_(weights), s_(weights.shape), plan_(plan), batch_(batch), space_(space), cache_(cache), logits_(logits),
           num_rows_(int(batch.num_rows)) {}
 
     void operator()(Team& team, int thread) {
-        float* own = space_.own + thread * space_.own_stride;
         team.share(num_rows_, [&](int first, int last) {
             for (int row = first; row < last; ++row) embed(row);
         });
         team.barrier();
         for (int layer = 0; layer < s_.num_layers; ++layer) {
-            const Layer<T>& l = w_.layers[layer];
-            multiply(team, l.qkv, norm(team, l.input_norm, own), num_rows_, StoreTo<T>{l.qkv, space_.qkv});
-            team.barrier();
+            const Layer& l = w_.layers[layer];
+            const auto norm_with = [&](const Floats& weight) {
+                return [&](int row, float* to) { norm(space_.hidden.row(row), weight, to); };
+            };
+            apply(team, thread, l.qkv, num_rows_, space_.qkv, false, norm_with(l.input_norm));
             team.share(num_rows_ * s_.num_kv_heads, [&](int first, int last) {
                 for (int index = first; index < last; ++index) write_cache(layer, index);
             });
             team.barrier();
+            float* queries = space_.own(thread, 0).queries;
             team.share(int(plan_.items.size()), [&](int first, int last) {
-                for (int item = first; item < last; ++item) attend_item(layer, plan_.items[item], own);
+                for (int item = first; item < last; ++item) attend_item(layer, plan_.items[item], queries);
             });
             team.barrier();
-            multiply(team, l.o, space_.attended, num_rows_, AddTo<T>{l.o, space_.hidden});
-            team.barrier();
-            multiply(team, l.gate_up, norm(team, l.post_norm, own), num_rows_, GateTo<T>{l.gate_up, space_.gated});
-            team.barrier();
-            multiply(team, l.down, space_.gated, num_rows_, AddTo<T>{l.down, space_.hidden});
-            team.barrier();
+            apply(team, thread, l.o, num_rows_, space_.hidden, true, [&](int row, float* to) {
+                std::memcpy(to, space_.attended.row(row), w_.q_size * sizeof(float));
+            });
+            apply(team, thread, l.gate_up, num_rows_, space_.gate_up, false, norm_with(l.post_norm));
+            apply(team, thread, l.down, num_rows_, space_.hidden, true, [&](int row, float* to) { gate(row, to); });
         }
-        compute_logits(team);
+        apply(team, thread, w_.head, int(batch_.num_logit_rows), {logits_, size_t(s_.vocab_size)}, false,
+              [&](int index, float* to) { norm(space_.hidden.row(int(batch_.logit_rows[index])), w_.final_norm, to); });
     }
 
   private:
     void embed(int row) {
-        const int token = int(batch_.token_ids[row]);
         float* to = space_.hidden.row(row);
-        for (int k = 0; k < s_.hidden_size; ++k) to[k] = w_.embedding.weight(token, k);
+        w_.embedding->read_channel(int(batch_.token_ids[row]), to);
         for (size_t k = s_.hidden_size; k < space_.hidden.stride; ++k) to[k] = 0.0f;
     }
 
-    void norm_row(int row, const float* weight, float* to) {
-        rms_norm(space_.hidden.row(row), weight, to, s_.hidden_size, s_.rms_norm_eps);
+    void norm(const float* x, const Floats& weight, float* to) const {
+        rms_norm(x, weight.data(), to, s_.hidden_size, s_.rms_norm_eps);
     }
 
-    Rows norm(Team& team, const float* weight, float* own) {
-        if (num_rows_ <= OWN_NORM_ROWS) {
-            const Rows to{own, space_.normed.stride};
-            for (int row = 0; row < num_rows_; ++row) norm_row(row, weight, to.row(row));
-            return to;
+    // silu(gate) * up
+    void gate(int row, float* to) const {
+        const float *gate = space_.gate_up.row(row), *up = gate + s_.intermediate_size;
+        const vecw one = splat<vecw>(1.0f);
+        for (int k = 0; k < s_.intermediate_size; k += WIDE) {
+            const vecw value = load<vecw>(gate + k);
+            store(to + k, value / (one + exp_of(-value)) * load<vecw>(up + k));
         }
-        team.share(num_rows_, [&](int first, int last) {
-            for (int row = first; row < last; ++row) norm_row(row, weight, space_.normed.row(row));
-        });
+    }
+
+    // out (+)= linear(rows), where make(row, to) writes one of its input rows; then all threads meet. A few inputs
+    // each thread makes for itself.
+    template <class Make>
+    void apply(Team& team, int thread, const Linear& linear, int num_rows, const Rows& out, bool is_added, Make make) {
+        const int num_inputs = linear.num_inputs();
+        const bool is_own = num_rows * space_.stride_of(num_inputs) <= OWN_FLOATS || num_rows == 1;
+        const Input own = space_.own(thread, num_inputs).input, input = is_own ? own : space_.input;
+        const bool keeps_floats = linear.reads_floats(), makes_blocks = linear.reads_blocks();
+        const auto fill = [&](int first, int last) {
+            for (int row = first; row < last; ++row) {
+                float* floats = keeps_floats ? input.floats.row(row) : own.floats.data;
+                make(row, floats);
+                if (makes_blocks) quantize_row(floats, num_inputs, input.blocks.row(row));
+            }
+        };
+        if (is_own) {
+            fill(0, num_rows);
+        } else {
+            team.share(num_rows, fill);
+            team.barrier();
+        }
+        multiply(team, linear, input, num_rows, out, is_added);
         team.barrier();
-        return space_.normed;
     }
 
     const float* cos_of(int row) const { return batch_.cos + batch_.positions[row] * (s_.head_dim / 2); }
@@ -266,18 +282,7 @@ template <class T> class Forward {
         }
     }
 
-    void compute_logits(Team& team) {
-        const int num_logits = int(batch_.num_logit_rows);
-        team.share(num_logits, [&](int first, int last) {
-            for (int index = first; index < last; ++index)
-                norm_row(int(batch_.logit_rows[index]), w_.final_norm, space_.normed.row(index));
-        });
-        team.barrier();
-        const Rows out{logits_, size_t(s_.vocab_size)};
-        multiply(team, w_.head, space_.normed, num_logits, StoreTo<T>{w_.head, out});
-    }
-
-    const Weights<T>& w_;
+    const Weights& w_;
     const Shape& s_;
     const Plan& plan_;
     const Batch& batch_;

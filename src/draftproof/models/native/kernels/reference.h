@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
+#include "matrix.h"
 #include "model.h"
+#include "quantized.h"
 
 namespace dp {
-
-typedef std::vector<float> Floats;
 
 inline float reference_sum_lanes(const float* v) {
     return ((v[0] + v[2]) + (v[1] + v[3])) + ((v[4] + v[6]) + (v[5] + v[7]));
@@ -28,7 +28,7 @@ inline float reference_exp(float x) {
     return (std::fmaf(poly, rest * rest, rest) + 1.0f) * load<float>(&power);
 }
 
-inline Floats reference_norm(const Floats& x, const float* weight, float eps) {
+inline Floats reference_norm(const Floats& x, const Floats& weight, float eps) {
     float sums[32] = {};
     for (size_t index = 0; index < x.size(); ++index) sums[index % 32] = std::fmaf(x[index], x[index], sums[index % 32]);
     float lanes[8];
@@ -40,21 +40,68 @@ inline Floats reference_norm(const Floats& x, const float* weight, float eps) {
     return out;
 }
 
-template <class T> float reference_product(const Matrix<T>& matrix, int place, const float* x) {
-    float total = 0.0f;
-    for (int begin = 0; begin < matrix.num_inputs; begin += matrix.k_block) {
-        const int end = std::min(begin + matrix.k_block, matrix.num_inputs);
-        float chain = 0.0f;
-        for (int k = begin; k < end; ++k) chain = std::fmaf(matrix.weight(place, k), x[k], chain);
-        total = begin == 0 ? chain : total + chain;
-    }
-    return matrix.bias ? total + matrix.bias[place] : total;
+template <class T> Floats Matrix<T>::reference(const Floats& x) const {
+    Floats out(num_channels);
+    for (int channel = 0; channel < num_channels; ++channel)
+        for (int begin = 0; begin < num_inputs; begin += k_block) {
+            const int end = std::min(begin + k_block, num_inputs);
+            float chain = 0.0f;
+            for (int k = begin; k < end; ++k) chain = std::fmaf(weight(channel, k), x[k], chain);
+            out[channel] = begin == 0 ? chain : out[channel] + chain;
+        }
+    return out;
 }
 
-template <class T> Floats reference_linear(const Matrix<T>& matrix, const Floats& x) {
-    Floats out(matrix.num_channels);
-    for (int channel = 0; channel < matrix.num_channels; ++channel)
-        out[channel] = reference_product(matrix, channel, x.data());
+inline Int8Block reference_block(const float* x) {
+    Int8Block block{};
+    float largest = 0.0f;
+    for (int k = 0; k < BLOCK_INPUTS; ++k) {
+        if (!std::isfinite(x[k])) {
+            block.scale = block.scaled_sum = std::numeric_limits<float>::quiet_NaN();
+            return block;
+        }
+        largest = std::max(largest, std::fabs(x[k]));
+    }
+    if (largest < SMALLEST_BLOCK) return block;
+    block.scale = largest / INT8_LIMIT;
+    for (int k = 0; k < BLOCK_INPUTS; ++k) {
+        block.values[k] = int8_t(std::nearbyint(x[k] * (INT8_LIMIT / largest)));
+        (k < BLOCK_INPUTS / 2 ? block.low_sum : block.high_sum) += block.values[k];
+    }
+    block.scaled_sum = block.scale * float(block.low_sum + block.high_sum);
+    return block;
+}
+
+template <class F> Floats Quantized<F>::reference(const Floats& x) const {
+    typedef typename F::Scales Scales;
+    Floats out(num_channels);
+    std::vector<Int8Block> blocks;
+    for (int k = 0; k < num_inputs; k += BLOCK_INPUTS) blocks.push_back(reference_block(x.data() + k));
+    for (int channel = 0; channel < num_channels; ++channel) {
+        const int lane = channel % TILE, run = BLOCK_INPUTS / Scales::SCALES_PER_SUB;
+        for (int begin = 0; begin < num_inputs; begin += run) {
+            const Int8Block& block = blocks[begin / BLOCK_INPUTS];
+            const uint8_t* from = unit(channel / TILE, begin / F::INPUTS);
+            const int sub = begin % F::INPUTS / BLOCK_INPUTS, first = begin % BLOCK_INPUTS;
+            int dot = 0;
+            for (int k = first; k < first + run; ++k)
+                dot += (get_integer<F::BITS>(from + Scales::BYTES + sub * F::PAYLOAD, lane, k) - F::OFFSET) * block.values[k];
+            const float scale = Scales::scale_at(from, lane, sub, first / 16);
+            out[channel] = std::fmaf(float(dot), scale * block.scale, out[channel]);
+            if (Scales::HAS_MINIMUM)
+                out[channel] = std::fmaf(Scales::minimum_at(from, lane, sub), block.scaled_sum, out[channel]);
+        }
+    }
+    return out;
+}
+
+inline Floats reference_linear(const Linear& linear, const Floats& x) {
+    Floats out;
+    for (const Linear::Piece& piece : linear.pieces) {
+        const Floats sums = piece.storage->reference(x);
+        out.insert(out.end(), sums.begin(), sums.end());
+    }
+    for (size_t channel = 0; channel < linear.bias.size(); ++channel) out[channel] = out[channel] + linear.bias[channel];
     return out;
 }
 
@@ -115,14 +162,13 @@ Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int k
 
 template <class T> class Reference {
   public:
-    Reference(const Weights<T>& w, const Plan& plan, const Batch& batch, const Cache<T>& cache)
+    Reference(const Weights& w, const Plan& plan, const Batch& batch, const Cache<T>& cache)
         : w_(w), s_(w.shape), plan_(plan), batch_(batch), cache_(cache) {}
 
     void run(float* logits) {
         std::vector<Floats> x(batch_.num_rows, Floats(s_.hidden_size));
         for (size_t row = 0; row < x.size(); ++row)
-            for (int k = 0; k < s_.hidden_size; ++k)
-                x[row][k] = w_.embedding.weight(int(batch_.token_ids[row]), k);
+            w_.embedding->read_channel(int(batch_.token_ids[row]), x[row].data());
         for (int layer = 0; layer < s_.num_layers; ++layer) {
             std::vector<Floats> qkv;
             for (size_t row = 0; row < x.size(); ++row) {
@@ -163,7 +209,7 @@ template <class T> class Reference {
 
     // Attention and MLP of one row, added to its residual stream.
     void finish_row(int layer, int row, const Floats& qkv, Floats& x) {
-        const Layer<T>& l = w_.layers[layer];
+        const Layer& l = w_.layers[layer];
         std::vector<int> slots;
         for (int key = 0; key < plan_.rows[row].num_visible; ++key)
             slots.push_back(plan_.slot(plan_.rows[row], segment_of(row), key));
@@ -176,12 +222,10 @@ template <class T> class Reference {
         }
         add(x, reference_linear(l.o, attended));
         const Floats normed = reference_norm(x, l.post_norm, s_.rms_norm_eps);
+        const Floats gate_up = reference_linear(l.gate_up, normed);
         Floats gated(s_.intermediate_size);
-        for (int channel = 0; channel < s_.intermediate_size; ++channel) {
-            const float gate = reference_product(l.gate_up, l.gate_up.place(channel, Layout::low_half), normed.data());
-            const float up = reference_product(l.gate_up, l.gate_up.place(channel, Layout::high_half), normed.data());
-            gated[channel] = gate / (1.0f + reference_exp(-gate)) * up;
-        }
+        for (int k = 0; k < s_.intermediate_size; ++k)
+            gated[k] = gate_up[k] / (1.0f + reference_exp(-gate_up[k])) * gate_up[s_.intermediate_size + k];
         add(x, reference_linear(l.down, gated));
     }
 
@@ -189,7 +233,7 @@ template <class T> class Reference {
         for (size_t k = 0; k < x.size(); ++k) x[k] = x[k] + y[k];
     }
 
-    const Weights<T>& w_;
+    const Weights& w_;
     const Shape& s_;
     const Plan& plan_;
     const Batch& batch_;

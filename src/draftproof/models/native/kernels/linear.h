@@ -1,0 +1,129 @@
+// Linear layers as model.h knows them: weights in some storage, whichever it is, times rows of activations.
+//
+// A storage promises that the bits of an output depend on its row of inputs alone: not on other rows, threads or the
+// machine's vectors. Each defines its order of additions (matrix.h, quantized.h) and says it again, slowly, in
+// reference.h. A new kind of storage is one more class here, and nothing in model.h.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "memory.h"
+#include "simd.h"
+#include "threads.h"
+
+namespace dp {
+
+typedef std::vector<float> Floats;
+
+// Rows of activations or of results: `stride` floats from one to the next.
+struct Rows {
+    float* data;
+    size_t stride;
+    float* row(int index) const { return data + size_t(index) * stride; }
+};
+
+constexpr int BLOCK_INPUTS = 32;
+
+// Neighbouring activations as integers: value k is scale * values[k] (`quantize_row`).
+struct Int8Block {
+    int8_t values[BLOCK_INPUTS];
+    float scale, scaled_sum;      // scaled_sum = scale * float(low_sum + high_sum)
+    int32_t low_sum, high_sum;    // of the first and of the last sixteen values
+};
+
+// Rows of whole blocks: `stride` blocks from one to the next.
+struct Int8Rows {
+    Int8Block* data;
+    size_t stride;
+    Int8Block* row(int index) const { return data + size_t(index) * stride; }
+};
+
+// Rows as a product reads them; which of the two forms is filled is told by the storage.
+struct Input {
+    Rows floats;
+    Int8Rows blocks;
+    Input from(int row) const { return {{floats.row(row), floats.stride}, {blocks.row(row), blocks.stride}}; }
+};
+
+// Where results go: channel 0 of row 0, and what is added to them first.
+struct Target {
+    Rows out;
+    const float* bias;  // by channel, or null
+    bool is_added;      // to what is there (after the bias), or stored
+
+    // `count` neighbouring channels of one row.
+    void put(int row, int channel, int count, const float* sums) const {
+        float* to = out.row(row) + channel;
+        const float* b = bias ? bias + channel : nullptr;
+        int index = 0;
+        for (; index + WIDE <= count; index += WIDE) {
+            vecw value = load<vecw>(sums + index);
+            if (b) value = value + load<vecw>(b + index);
+            store(to + index, is_added ? load<vecw>(to + index) + value : value);
+        }
+        for (; index < count; ++index) {
+            const float value = b ? sums[index] + b[index] : sums[index];
+            to[index] = is_added ? to[index] + value : value;
+        }
+    }
+};
+
+class Storage {
+  public:
+    const int num_inputs, num_channels;
+
+    Storage(int inputs, int channels) : num_inputs(inputs), num_channels(channels) {}
+    virtual ~Storage() = default;
+
+    virtual bool reads_blocks() const = 0;   // of the Input; else its floats
+    virtual int num_panels() const = 0;      // of channels: the parts that threads share
+    virtual void multiply(int first_panel, int last_panel, const Input& x, int num_rows, const Target& to) const = 0;
+    virtual void read_channel(int channel, float* weights) const = 0;  // [num_inputs]
+    virtual Floats reference(const Floats& x) const = 0;               // all channels of one row; in reference.h
+};
+
+// One or more storages that read the same rows and write one after the other's channels; a bias may follow.
+struct Linear {
+    struct Piece {
+        std::shared_ptr<const Storage> storage;
+        int offset;  // of its first channel
+    };
+    std::vector<Piece> pieces;
+    Floats bias;  // by channel, or empty
+
+    void add(std::shared_ptr<const Storage> storage, int offset) {
+        const auto after = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.offset > offset; });
+        pieces.insert(after, {std::move(storage), offset});
+    }
+
+    int num_inputs() const { return pieces.front().storage->num_inputs; }
+    bool reads_blocks() const { return any(true); }
+    bool reads_floats() const { return any(false); }
+
+  private:
+    bool any(bool blocks) const {
+        for (const Piece& piece : pieces)
+            if (piece.storage->reads_blocks() == blocks) return true;
+        return false;
+    }
+};
+
+// out (+)= linear(x). Threads share the panels of all pieces; a barrier must follow.
+inline void multiply(Team& team, const Linear& linear, const Input& x, int num_rows, const Rows& out, bool is_added) {
+    int total = 0;
+    for (const Linear::Piece& piece : linear.pieces) total += piece.storage->num_panels();
+    team.share(total, [&](int first, int last) {
+        for (const Linear::Piece& piece : linear.pieces) {
+            const int panels = piece.storage->num_panels();
+            const int begin = first < 0 ? 0 : first, end = last < panels ? last : panels;
+            const float* bias = linear.bias.empty() ? nullptr : linear.bias.data() + piece.offset;
+            if (begin < end)
+                piece.storage->multiply(begin, end, x, num_rows, {{out.data + piece.offset, out.stride}, bias, is_added});
+            first -= panels, last -= panels;
+        }
+    });
+}
+
+}  // namespace dp

@@ -1,0 +1,90 @@
+"""In which form each weight is computed with: as its file holds it, expanded to floats, or quantised while loading.
+
+Called by `loading`. A drafter's form never touches exactness; a target's decides its own numbers and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from draftproof.core.errors import DraftproofError
+from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, bits_per_weight, block_size, quantize
+from draftproof.models.weights import Weights
+
+Form = Literal["native", "int8", "int4", "float"]
+"""
+native  quantised tensors as they are, others in the storage type that `dtype` names
+float   everything in the storage type, quantised tensors expanded
+int8    matrices of more bits rounded to Q8_0, others as they are
+int4    matrices of more bits rounded to Q4_0, embedding and head to Q8_0; those of about four bits as they are
+"""
+
+_LOOKUPS = ("model.embed_tokens.weight", "lm_head.weight")
+_MOST_BITS = {"native": 32.0, "int8": 8.5, "int4": 5.0}
+
+
+def check_form(weights: str) -> Form:
+    """The form of that name. Raises DP001."""
+    if weights not in get_args(Form):
+        names = ", ".join(get_args(Form))
+        raise DraftproofError("DP001", "weights", weights, f"one of {names}", "Name one of these.")
+    return weights  # type: ignore[return-value]
+
+
+class FormedWeights(Mapping[str, Tensor | BlockTensor]):
+    """A checkpoint's tensors in one form, each made when asked for; `types` counts the matrices given out."""
+
+    def __init__(self, weights: Weights, form: Form) -> None:
+        self._weights = weights
+        self._form = form
+        self.types: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def __getitem__(self, name: str) -> Tensor | BlockTensor:
+        if len(self._weights.shape(name)) != 2:
+            return self._weights[name]
+        tensor = self._kept(name) or self._rounded(name)
+        self.types[tensor.type_name if isinstance(tensor, BlockTensor) else "float"] += 1
+        return tensor
+
+    def _kept(self, name: str) -> BlockTensor | None:
+        """The tensor as the file holds it, where it is quantised and that form serves."""
+        if self._form == "float":
+            return None
+        stored = self._weights.stored(name)
+        if not isinstance(stored, BlockTensor) or stored.type_name not in KERNEL_TYPES:
+            return None
+        return stored if bits_per_weight(stored.type_name) <= _MOST_BITS[self._form] else None
+
+    def _rounded(self, name: str) -> Tensor | BlockTensor:
+        values = self._weights[name]
+        type_name = "Q4_0" if self._form == "int4" and name not in _LOOKUPS else "Q8_0"
+        if self._form in ("native", "float") or values.shape[1] % block_size(type_name):
+            return values
+        return quantize(values, type_name)
+
+
+class ExpandedWeights(Mapping[str, Tensor]):
+    """The values of formed weights as floats, for a decoder that computes with nothing else."""
+
+    def __init__(self, weights: FormedWeights) -> None:
+        self._weights = weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self._weights[name]
+        return tensor.dequantize() if isinstance(tensor, BlockTensor) else tensor
