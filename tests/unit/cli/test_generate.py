@@ -33,7 +33,8 @@ def test_the_document_has_the_agreed_keys_and_nothing_else(invoke, engine: FakeE
     document = result.document
     assert result.stderr == ""
     assert set(document) == {
-        "schema_version", "text", "token_ids", "finish_reason", "usage", "timing", "dtype", "kernels", "speculation",
+        "schema_version", "text", "token_ids", "finish_reason", "usage", "timing", "dtype", "weights",
+        "weight_types", "kernels", "speculation",
     }  # fmt: skip
     assert document["text"] == ANSWER
     assert document["token_ids"] == [ord(character) for character in ANSWER]
