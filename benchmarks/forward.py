@@ -29,7 +29,7 @@ from draftproof.models.catalogue import resolve
 from draftproof.models.loading import load_weights
 from draftproof.models.native import NativeModel
 from draftproof.models.native.library import read_memory
-from draftproof.models.native.weights import tensor_specs
+from draftproof.models.tensors import tensor_specs
 
 READ_BYTES = 256 << 20
 """Far more than a last-level cache holds."""

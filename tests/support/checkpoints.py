@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,8 @@ LLAMA3_SCALING: dict[str, Any] = {
     "original_max_position_embeddings": 64,
 }
 
+YARN: dict[str, Any] = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+
 _TRAINING_TEXT = (
     "def add(first, second):\n    return first + second\n\n\nclass Reader:\n    def __init__(self, path):\n"
     "        self.path = path\n\nThe quick brown fox jumps over the lazy dog. It was the best of times. "
@@ -47,11 +49,29 @@ _TRAINING_TEXT = (
 )
 
 
+Family = Literal["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3moe", "smollm3", "gemma3", "phi3"]
+"""Names as in `ModelConfig.architecture`."""
+
+HF_NAMES: dict[Family, tuple[str, str]] = {
+    "llama": ("LlamaForCausalLM", "llama"),
+    "mistral": ("MistralForCausalLM", "mistral"),
+    "mixtral": ("MixtralForCausalLM", "mixtral"),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
+    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+    "qwen3moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
+    "smollm3": ("SmolLM3ForCausalLM", "smollm3"),
+    "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+    "phi3": ("Phi3ForCausalLM", "phi3"),
+}
+GGUF_NAMES: dict[Family, str] = {"mistral": "llama", "mixtral": "llama"}
+"""Where they are other names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """Shape, family and seed of a generated checkpoint. Lengths are counts of elements or tokens."""
 
-    family: Literal["llama", "qwen2"] = "llama"
+    family: Family = "llama"
     hidden: int = 64
     intermediate: int = 128
     layers: int = 2
@@ -71,6 +91,14 @@ class Spec:
     seed: int = 0
     num_shards: int = 1
     config_style: Literal["transformers4", "transformers5"] = "transformers4"
+    rotary_dim: int | None = None
+    """Elements of a head that are rotated, where not all are."""
+    window: int | None = None
+    """Of those layers that the family's rule gives one."""
+    experts: int = 4
+    used_experts: int = 2
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More keys of config.json."""
 
     @property
     def resolved_head_dim(self) -> int:
@@ -91,8 +119,9 @@ K_QUANT = Spec(hidden=256, intermediate=512, layers=2, heads=4, kv_heads=2)
 
 
 def build_weights(spec: Spec) -> dict[str, Tensor]:
-    """Float32 weights by their Transformers names."""
+    """Float32 weights by the names that the family's checkpoints use."""
     generator = torch.Generator().manual_seed(spec.seed)
+    family, hidden, inner = spec.family, spec.hidden, spec.intermediate
 
     def normal(*shape: int, gain: float = 1.0) -> Tensor:
         return torch.randn(*shape, generator=generator) * gain / shape[-1] ** 0.5
@@ -100,51 +129,70 @@ def build_weights(spec: Spec) -> dict[str, Tensor]:
     def bias(length: int) -> Tensor:
         return torch.randn(length, generator=generator) * 0.1
 
-    def norm() -> Tensor:
-        return 1.0 + 0.1 * torch.randn(spec.hidden, generator=generator)
+    def norm(length: int = hidden) -> Tensor:
+        return (0.0 if family == "gemma3" else 1.0) + 0.1 * torch.randn(length, generator=generator)
 
     q_size, kv_size = spec.heads * spec.resolved_head_dim, spec.kv_heads * spec.resolved_head_dim
-    embedding_gain = 0.4 * spec.hidden**0.5
-    weights = {"model.embed_tokens.weight": normal(spec.vocab, spec.hidden, gain=embedding_gain)}
+    # Gemma multiplies its embeddings with the square root of their length.
+    embedding_gain = 0.4 if family == "gemma3" else 0.4 * hidden**0.5
+    weights = {"model.embed_tokens.weight": normal(spec.vocab, hidden, gain=embedding_gain)}
     for layer in range(spec.layers):
         prefix = f"model.layers.{layer}."
         weights |= {
             prefix + "input_layernorm.weight": norm(),
-            prefix + "self_attn.q_proj.weight": normal(q_size, spec.hidden, gain=2.0),
-            prefix + "self_attn.k_proj.weight": normal(kv_size, spec.hidden, gain=2.0),
-            prefix + "self_attn.v_proj.weight": normal(kv_size, spec.hidden, gain=2.0),
-            prefix + "self_attn.o_proj.weight": normal(spec.hidden, q_size, gain=2.0),
+            prefix + "self_attn.q_proj.weight": normal(q_size, hidden, gain=2.0),
+            prefix + "self_attn.k_proj.weight": normal(kv_size, hidden, gain=2.0),
+            prefix + "self_attn.v_proj.weight": normal(kv_size, hidden, gain=2.0),
+            prefix + "self_attn.o_proj.weight": normal(hidden, q_size, gain=2.0),
             prefix + "post_attention_layernorm.weight": norm(),
-            prefix + "mlp.gate_proj.weight": normal(spec.intermediate, spec.hidden, gain=1.5),
-            prefix + "mlp.up_proj.weight": normal(spec.intermediate, spec.hidden, gain=1.5),
-            prefix + "mlp.down_proj.weight": normal(spec.hidden, spec.intermediate, gain=2.0),
         }
-        if spec.attention_bias or spec.family == "qwen2":
+        if family == "gemma3":
+            weights |= {prefix + f"{name}_feedforward_layernorm.weight": norm() for name in ("pre", "post")}
+        if family in ("gemma3", "qwen3", "qwen3moe"):
+            weights |= {prefix + f"self_attn.{n}_norm.weight": norm(spec.resolved_head_dim) for n in "qk"}
+        moe = {"mixtral": "block_sparse_moe", "qwen3moe": "mlp"}.get(family)
+        names = ("w1", "w3", "w2") if family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+        mlps = [prefix + "mlp."]
+        if moe is not None:
+            weights[f"{prefix}{moe}.gate.weight"] = normal(spec.experts, hidden, gain=2.0)
+            mlps = [f"{prefix}{moe}.experts.{expert}." for expert in range(spec.experts)]
+        for mlp in mlps:
+            weights |= {
+                f"{mlp}{names[0]}.weight": normal(inner, hidden, gain=1.5),
+                f"{mlp}{names[1]}.weight": normal(inner, hidden, gain=1.5),
+                f"{mlp}{names[2]}.weight": normal(hidden, inner, gain=2.0),
+            }
+        if family == "phi3":
+            for fused, parts in (("self_attn.qkv", "qkv"), ("mlp.gate_up", ("gate", "up"))):
+                stem = fused.split(".")[0]
+                pieces = [weights.pop(f"{prefix}{stem}.{part}_proj.weight") for part in parts]
+                weights[f"{prefix}{fused}_proj.weight"] = torch.cat(pieces)
+        if spec.attention_bias or family == "qwen2":
             weights |= {prefix + f"self_attn.{name}_proj.bias": bias(size)
                         for name, size in (("q", q_size), ("k", kv_size), ("v", kv_size))}  # fmt: skip
-        if spec.attention_bias and spec.family == "llama":
-            weights[prefix + "self_attn.o_proj.bias"] = bias(spec.hidden)
+        if spec.attention_bias and family != "qwen2":
+            weights[prefix + "self_attn.o_proj.bias"] = bias(hidden)
         if spec.mlp_bias:
-            sizes = (("gate", spec.intermediate), ("up", spec.intermediate), ("down", spec.hidden))
+            sizes = (("gate", inner), ("up", inner), ("down", hidden))
             weights |= {prefix + f"mlp.{name}_proj.bias": bias(size) for name, size in sizes}
     weights["model.norm.weight"] = norm()
     if not spec.tie:
-        weights["lm_head.weight"] = normal(spec.vocab, spec.hidden, gain=2.0)
+        weights["lm_head.weight"] = normal(spec.vocab, hidden, gain=2.0)
     return weights
 
 
 def hf_config(spec: Spec) -> dict[str, Any]:
     """The content of config.json."""
+    architecture, model_type = HF_NAMES[spec.family]
     config: dict[str, Any] = {
-        "architectures": ["LlamaForCausalLM" if spec.family == "llama" else "Qwen2ForCausalLM"],
-        "model_type": spec.family,
+        "architectures": [architecture],
+        "model_type": model_type,
         "vocab_size": spec.vocab,
         "hidden_size": spec.hidden,
         "intermediate_size": spec.intermediate,
         "num_hidden_layers": spec.layers,
         "num_attention_heads": spec.heads,
         "num_key_value_heads": spec.kv_heads,
-        "hidden_act": "silu",
         "rms_norm_eps": 1e-5,
         "max_position_embeddings": spec.context,
         "tie_word_embeddings": spec.tie,
@@ -152,16 +200,39 @@ def hf_config(spec: Spec) -> dict[str, Any]:
         "eos_token_id": EOS_ID,
         "torch_dtype": str(spec.dtype).removeprefix("torch."),
     }
-    if spec.head_dim is not None:
-        config["head_dim"] = spec.head_dim
-    if spec.family == "llama":
-        config |= {"attention_bias": spec.attention_bias, "mlp_bias": spec.mlp_bias}
+    if spec.head_dim is not None or spec.family in ("qwen3", "qwen3moe", "gemma3"):
+        config["head_dim"] = spec.resolved_head_dim
+    if spec.family in ("llama", "qwen3", "qwen3moe", "smollm3", "gemma3"):
+        config["attention_bias"] = spec.attention_bias
+    if spec.family in ("llama", "smollm3"):
+        config["mlp_bias"] = spec.mlp_bias
+    if spec.family == "gemma3":
+        config |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 24}
+    else:
+        config["hidden_act"] = "silu"
+    if spec.family == "phi3":  # its defaults lie beyond the small vocabulary
+        config |= {"pad_token_id": EOS_ID, "original_max_position_embeddings": 64}
+    if spec.family == "smollm3":
+        config["pad_token_id"] = EOS_ID
+    if spec.family == "mixtral":
+        config |= {"num_local_experts": spec.experts, "num_experts_per_tok": spec.used_experts}
+    if spec.family == "qwen3moe":
+        config |= {"num_experts": spec.experts, "num_experts_per_tok": spec.used_experts}
+        config |= {"moe_intermediate_size": spec.intermediate, "norm_topk_prob": True}
+    if spec.family in ("mistral", "mixtral", "phi3", "gemma3"):
+        config["sliding_window"] = spec.window
+    elif spec.window is not None:
+        config |= {"sliding_window": spec.window, "use_sliding_window": True}
+    if spec.family in ("qwen2", "qwen3") and spec.window is not None:
+        config["max_window_layers"] = 1
+    if spec.rotary_dim is not None:
+        config["partial_rotary_factor"] = spec.rotary_dim / spec.resolved_head_dim
     if spec.config_style == "transformers5":
         scaling = dict(spec.rope_scaling) if spec.rope_scaling else {"rope_type": "default"}
         config["rope_parameters"] = scaling | {"rope_theta": spec.rope_theta}
     else:
         config |= {"rope_theta": spec.rope_theta, "rope_scaling": dict(spec.rope_scaling or {}) or None}
-    return config
+    return config | dict(spec.extra)
 
 
 @functools.cache
@@ -230,7 +301,7 @@ def write_gguf(path: Path, spec: Spec = TINY, types: str | Mapping[str, str] = "
     """
     spec = replace(spec, **changes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = gguf.GGUFWriter(str(path), arch=spec.family)
+    writer = gguf.GGUFWriter(str(path), arch=GGUF_NAMES.get(spec.family, spec.family))
     _add_metadata(writer, spec)
     random = np.random.default_rng(spec.seed)
     for name, weight in gguf_weights(spec):
@@ -264,11 +335,19 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: Spec) -> None:
     writer.add_feed_forward_length(spec.intermediate)
     writer.add_head_count(spec.heads)
     writer.add_head_count_kv(spec.kv_heads)
-    writer.add_rope_dimension_count(spec.resolved_head_dim)
-    if spec.head_dim is not None:
-        writer.add_key_length(spec.head_dim)
-        writer.add_value_length(spec.head_dim)
+    writer.add_rope_dimension_count(spec.rotary_dim or spec.resolved_head_dim)
+    if spec.head_dim is not None or spec.family == "gemma3":
+        writer.add_key_length(spec.resolved_head_dim)
+        writer.add_value_length(spec.resolved_head_dim)
     writer.add_rope_freq_base(spec.rope_theta)
+    _add_rope_scaling(writer, dict(spec.rope_scaling or {}))
+    if spec.window is not None or spec.family == "phi3":
+        writer.add_sliding_window(spec.window or 0)
+    if spec.family in ("mixtral", "qwen3moe"):
+        writer.add_expert_count(spec.experts)
+        writer.add_expert_used_count(spec.used_experts)
+    if spec.family == "qwen3moe":
+        writer.add_expert_feed_forward_length(spec.intermediate)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(spec.vocab)
     document = json.loads(build_tokenizer(spec.vocab).to_str())
@@ -291,37 +370,80 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: Spec) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
+def _add_rope_scaling(writer: gguf.GGUFWriter, rule: dict[str, Any]) -> None:
+    kind = rule.get("rope_type", rule.get("type"))
+    if kind in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
+        writer.add_rope_scaling_factor(rule["factor"])
+    if kind == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rule["original_max_position_embeddings"])
+    if kind == "longrope":
+        writer.add_rope_scaling_orig_ctx_len(rule["original_max_position_embeddings"])
+        writer.add_rope_scaling_attn_factors(rule["attention_factor"])
+
+
 _GGUF_NAMES = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
 }
+_GEMMA_GGUF_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_GGUF_EXPERTS = {
+    "gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps",
+    "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps",
+}  # fmt: skip
 
 
 def gguf_weights(spec: Spec) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The spec's weights under GGUF names, as its converter writes them (query and key rows interleaved)."""
+    """The spec's weights under GGUF names, as its converter writes them: query and key rows of some families
+    interleaved, Gemma's norms with their 1, experts stacked."""
+    names = _GGUF_NAMES | (_GEMMA_GGUF_NAMES if spec.family == "gemma3" else {})
+    stacks: dict[str, list[Tensor]] = {}
     for name, tensor in build_weights(spec).items():
         stem, kind = name.removeprefix("model.layers.").rsplit(".", 1)
         block = ""
         if name.startswith("model.layers."):
             layer, stem = stem.split(".", 1)
             block = f"blk.{layer}."
-        if spec.family == "llama" and stem in ("self_attn.q_proj", "self_attn.k_proj"):
+        if ".experts." in stem:
+            stacks.setdefault(f"{block}{_GGUF_EXPERTS[stem.rsplit('.', 1)[1]]}.weight", []).append(tensor)
+            continue
+        if spec.family == "gemma3" and stem.endswith("norm"):
+            tensor = tensor + 1
+        is_paired = spec.family in ("llama", "mistral", "mixtral", "smollm3")
+        if is_paired and stem in ("self_attn.q_proj", "self_attn.k_proj"):
             num_heads = spec.heads if "q_proj" in stem else spec.kv_heads
             halves = tensor.reshape(num_heads, 2, spec.resolved_head_dim // 2, *tensor.shape[1:])
             tensor = halves.transpose(1, 2).reshape(tensor.shape)
-        yield f"{block}{_GGUF_NAMES[stem]}.{kind}", tensor.contiguous().numpy()
-    if spec.rope_scaling is not None:
+        yield f"{block}{names[stem]}.{kind}", tensor.contiguous().numpy()
+    for name, stack in stacks.items():
+        yield name, torch.stack(stack).numpy()
+    rule = dict(spec.rope_scaling or {})
+    kind = rule.get("rope_type", rule.get("type"))
+    if kind == "llama3":
         yield "rope_freqs.weight", _rope_freqs(spec)
+    if kind == "longrope":
+        for length in ("short", "long"):
+            yield f"rope_factors_{length}.weight", np.array(rule[f"{length}_factor"], np.float32)
 
 
 def _rope_freqs(spec: Spec) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from draftproof.kv.cache import KVCache
-from draftproof.models.base import ForwardBatch, ModelConfig, RopeConfig, Segment
+from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, RopeConfig, Segment
 
 VOCAB_SIZE = 64
 EOS_ID = 1
@@ -32,12 +32,11 @@ class FakeModel:
             vocab_size=VOCAB_SIZE,
             hidden_size=8,
             intermediate_size=8,
-            num_layers=1,
+            layers=(LayerConfig(RopeConfig(theta=1e4)),),
             num_heads=1,
             num_kv_heads=1,
             head_dim=8,
             rms_norm_eps=1e-5,
-            rope=RopeConfig(theta=1e4),
             context_length=context,
             tie_embeddings=True,
             eos_token_ids=(EOS_ID,),

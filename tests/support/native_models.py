@@ -6,30 +6,35 @@ import dataclasses
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from draftproof.kv.cache import BLOCK_SIZE
-from draftproof.models.base import ForwardBatch, ModelConfig, RopeConfig, Segment
-from draftproof.models.native.weights import tensor_specs
+from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, RopeConfig, Segment
 from draftproof.models.rope import inverse_frequencies
+from draftproof.models.tensors import tensor_specs
 
 SMALL = ModelConfig(
     architecture="LlamaForCausalLM",
     vocab_size=101,
     hidden_size=72,
     intermediate_size=100,
-    num_layers=2,
+    layers=(LayerConfig(RopeConfig(theta=10000.0)),) * 2,
     num_heads=6,
     num_kv_heads=2,
     head_dim=64,
     rms_norm_eps=1e-5,
-    rope=RopeConfig(theta=10000.0),
     context_length=512,
     tie_embeddings=True,
 )
 
 
-def variant(**changes: object) -> ModelConfig:
-    return dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]
+PLAIN_ROPE = RopeConfig(theta=10000.0)
+
+
+def variant(num_layers: int = 2, rope: RopeConfig | None = PLAIN_ROPE, **changes: object) -> ModelConfig:
+    """SMALL with changes; all layers alike unless `layers` says otherwise."""
+    layers = (LayerConfig(rope),) * num_layers
+    return dataclasses.replace(SMALL, **{"layers": layers} | changes)  # type: ignore[arg-type]
 
 
 def random_weights(config: ModelConfig, dtype: torch.dtype, seed: int = 0) -> dict[str, Tensor]:
@@ -83,17 +88,20 @@ def random_tokens(count: int, vocab_size: int, seed: int) -> list[int]:
 def decode64(config: ModelConfig, weights: dict[str, Tensor], tokens: list[int]) -> Tensor:
     """Logits of one sequence, float64 [num_tokens, vocab]: no cache, no batching, nothing rounded on the way."""
     w = {name: tensor.double() for name, tensor in weights.items()}
-    positions = torch.arange(len(tokens)).double()
-    angles = positions[:, None] * inverse_frequencies(config.rope, config.head_dim).double()[None, :]
-    cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
-    x = w["model.embed_tokens.weight"][tokens]
-    for layer in range(config.num_layers):
-        prefix = f"model.layers.{layer}."
+    x = w["model.embed_tokens.weight"][tokens] * config.embedding_scale
+    for number, layer in enumerate(config.layers):
+        prefix = f"model.layers.{number}."
         h = _norm(x, w[prefix + "input_layernorm.weight"], config)
-        x = x + _attention(config, w, prefix + "self_attn.", h, cos, sin)
-        h = _norm(x, w[prefix + "post_attention_layernorm.weight"], config)
-        gate, up = _linear(w, prefix + "mlp.gate_proj", h), _linear(w, prefix + "mlp.up_proj", h)
-        x = x + _linear(w, prefix + "mlp.down_proj", torch.nn.functional.silu(gate) * up)
+        attended = _attention(config, layer, w, prefix + "self_attn.", h)
+        mlp_norm = w[prefix + "post_attention_layernorm.weight"]
+        if config.post_norms:
+            attended = _norm(attended, mlp_norm, config)
+            mlp_norm = w[prefix + "pre_feedforward_layernorm.weight"]
+        x = x + attended
+        result = _mlp(config, layer, w, prefix + "mlp.", _norm(x, mlp_norm, config))
+        if config.post_norms:
+            result = _norm(result, w[prefix + "post_feedforward_layernorm.weight"], config)
+        x = x + result
     head = "model.embed_tokens.weight" if config.tie_embeddings else "lm_head.weight"
     return _norm(x, w["model.norm.weight"], config) @ w[head].T
 
@@ -107,21 +115,53 @@ def _linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
     return out + w[name + ".bias"] if name + ".bias" in w else out
 
 
+def _mlp(config: ModelConfig, layer: LayerConfig, w: dict[str, Tensor], prefix: str, h: Tensor) -> Tensor:
+    def gated(prefix: str, h: Tensor) -> Tensor:
+        gate = _linear(w, prefix + "gate_proj", h)
+        is_silu = config.activation == "silu"
+        gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
+        return _linear(w, prefix + "down_proj", gate * _linear(w, prefix + "up_proj", h))
+
+    if layer.experts is None:
+        return gated(prefix, h)
+    shares, chosen = _linear(w, prefix + "gate", h).softmax(-1).topk(layer.experts.num_used)
+    if layer.experts.is_normalised:
+        shares = shares / shares.sum(-1, keepdim=True)
+    rows = [
+        sum(
+            share * gated(f"{prefix}experts.{expert}.", row[None])[0]
+            for share, expert in zip(shares[index], chosen[index].tolist(), strict=True)
+        )
+        for index, row in enumerate(h)
+    ]
+    return torch.stack(rows)  # type: ignore[arg-type]
+
+
 def _attention(
-    config: ModelConfig, w: dict[str, Tensor], prefix: str, h: Tensor, cos: Tensor, sin: Tensor
+    config: ModelConfig, layer: LayerConfig, w: dict[str, Tensor], prefix: str, h: Tensor
 ) -> Tensor:
     def heads(name: str, count: int) -> Tensor:
         return _linear(w, prefix + name, h).view(len(h), count, config.head_dim).transpose(0, 1)
 
-    def rotate(x: Tensor) -> Tensor:
-        low, high = x.chunk(2, -1)
-        return x * cos + torch.cat([-high, low], -1) * sin
+    def positioned(x: Tensor, norm: str) -> Tensor:
+        if config.qk_norm:
+            x = _norm(x, w[f"{prefix}{norm}.weight"], config)
+        if layer.rope is None:
+            return x
+        inverse = inverse_frequencies(layer.rope, config.head_dim).double()
+        angles = torch.arange(len(h)).double()[:, None] * inverse[None, :]
+        cos, sin = (part * layer.rope.attention_factor for part in (angles.cos(), angles.sin()))
+        half = len(inverse)
+        low, high, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+        return torch.cat([low * cos - high * sin, high * cos + low * sin, rest], -1)
 
     group = config.num_heads // config.num_kv_heads
-    q = rotate(heads("q_proj", config.num_heads))
-    k = rotate(heads("k_proj", config.num_kv_heads)).repeat_interleave(group, 0)
+    q = positioned(heads("q_proj", config.num_heads), "q_norm")
+    k = positioned(heads("k_proj", config.num_kv_heads), "k_norm").repeat_interleave(group, 0)
     v = heads("v_proj", config.num_kv_heads).repeat_interleave(group, 0)
-    scores = q @ k.transpose(1, 2) / config.head_dim**0.5
+    scores = q @ k.transpose(1, 2) * config.score_scale
     hidden = torch.ones(len(h), len(h), dtype=torch.bool).triu(1)
+    if layer.window is not None:
+        hidden |= torch.ones(len(h), len(h), dtype=torch.bool).tril(-layer.window)
     out = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
     return _linear(w, prefix + "o_proj", out.transpose(0, 1).reshape(len(h), -1))

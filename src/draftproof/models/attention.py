@@ -9,7 +9,6 @@ kernels by the number of rows.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -69,23 +68,28 @@ def write_slots(segments: list[Segment]) -> tuple[Tensor, Tensor]:
     return torch.tensor(blocks), torch.tensor(offsets)
 
 
-def attend(queries: Tensor, layer_cache: Tensor, views: list[SegmentView]) -> Tensor:
+def attend(
+    queries: Tensor, layer_cache: Tensor, views: list[SegmentView], scale: float, window: int | None
+) -> Tensor:
     """Softmax attention of all rows; their own keys and values must be in the cache already.
 
     queries      float32 [num_rows, num_kv_heads, group, head_dim], rotated
     layer_cache  [num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim]
+    scale        factor of the scores
+    window       None, or how many of the tokens on its path a row sees: itself and those just before it
     Returns float32 of the shape of `queries`.
     """
     output = torch.empty_like(queries)
-    scale = 1 / math.sqrt(queries.shape[-1])
     for view in views:
         blocks = layer_cache[view.block_ids].float()  # [num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim]
         slots = blocks.permute(1, 2, 0, 3, 4).flatten(2, 3)  # [2, num_kv_heads, num_slots, head_dim]
         for row, visible in enumerate(view.visible, start=view.first_row):
             if isinstance(visible, int):
-                keys, values = slots[:, :, :visible].unbind()
+                first = 0 if window is None else max(0, visible - window)
+                keys, values = slots[:, :, first:visible].unbind()
             else:
-                keys, values = slots.index_select(2, visible).unbind()
+                seen = visible if window is None else visible[-window:]
+                keys, values = slots.index_select(2, seen).unbind()
             scores = torch.bmm(
                 queries[row] * scale, keys.transpose(1, 2)
             )  # [num_kv_heads, group, num_visible]

@@ -17,13 +17,15 @@ from draftproof.checkpoints.safetensors import read_directory
 from draftproof.core.errors import DraftproofError
 from draftproof.models.base import Model, ModelConfig
 from draftproof.models.catalogue import resolve
-from draftproof.models.config import config_from_gguf, config_from_hf, expected_tensors
+from draftproof.models.config import config_from_gguf, config_from_hf
+from draftproof.models.config.gguf import ROPE_FREQS, ROPE_SHORT
 from draftproof.models.decoder import Decoder
 from draftproof.models.linear import has_native_bfloat16
 from draftproof.models.precision import ExpandedWeights, Form, FormedWeights, check_form
 from draftproof.models.template import ChatTemplate, load_template
+from draftproof.models.tensors import tensor_specs
 from draftproof.models.tokenizer import Tokenizer, load_tokenizer
-from draftproof.models.weights import ROPE_FREQS, GgufWeights, SafetensorsWeights, Weights, read_values
+from draftproof.models.weights import GgufWeights, SafetensorsWeights, Weights, read_values
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -122,9 +124,10 @@ def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
     weights: Weights
     if isinstance(checkpoint, GgufFile):
         factors = None
-        if ROPE_FREQS in checkpoint.tensors:
-            values = read_values(checkpoint.path, checkpoint.tensors[ROPE_FREQS])
-            factors = tuple(values.float().flatten().tolist())
+        for name in (ROPE_FREQS, ROPE_SHORT):
+            if name in checkpoint.tensors:
+                values = read_values(checkpoint.path, checkpoint.tensors[name])
+                factors = tuple(values.float().flatten().tolist())
         config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors)
         weights = GgufWeights(checkpoint, config)
     else:
@@ -138,13 +141,13 @@ def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
                 "DP401", "MODEL", f"{checkpoint} without config.json", "config.json", "Complete the download."
             )
         config = config_from_hf(documents["config.json"], documents.get("generation_config.json", {}))
-        weights = SafetensorsWeights(read_directory(checkpoint))
+        weights = SafetensorsWeights(read_directory(checkpoint), config)
     _check_tensors(config, weights)
     return config, weights
 
 
 def _check_tensors(config: ModelConfig, weights: Weights) -> None:
-    expected = expected_tensors(config)
+    expected = {spec.name: spec.shape for spec in tensor_specs(config)}
     for name, shape in expected.items():
         if name not in weights:
             raise _tensor_fault(name, "nothing", f"a tensor of shape {list(shape)}")

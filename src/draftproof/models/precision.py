@@ -21,6 +21,7 @@ native  quantised tensors as they are, others in the storage type that `dtype` n
 float   everything in the storage type, quantised tensors expanded
 int8    matrices of more bits rounded to Q8_0, others as they are
 int4    matrices of more bits rounded to Q4_0, embedding and head to Q8_0; those of about four bits as they are
+Routers of experts, which are small and decide much, are never rounded.
 """
 
 _LOOKUPS = ("model.embed_tokens.weight", "lm_head.weight")
@@ -68,7 +69,8 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
     def _rounded(self, name: str) -> Tensor | BlockTensor:
         values = self._weights[name]
         type_name = "Q4_0" if self._form == "int4" and name not in _LOOKUPS else "Q8_0"
-        if self._form in ("native", "float") or values.shape[1] % block_size(type_name):
+        is_router = name.endswith(".mlp.gate.weight")
+        if self._form in ("native", "float") or is_router or values.shape[1] % block_size(type_name):
             return values
         return quantize(values, type_name)
 

@@ -7,7 +7,6 @@ nothing, so that loading holds one tensor at a time beside the packed ones. Know
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,26 +21,9 @@ from draftproof.checkpoints.safetensors import TensorEntry
 from draftproof.core.errors import DraftproofError
 from draftproof.models.base import ModelConfig
 from draftproof.models.blocks import BlockTensor, dequantize
+from draftproof.models.layout import Source, norm_offset_of, sources_of_gguf, sources_of_hf
 
 _SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-
-_GGUF_STEMS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
-
-ROPE_FREQS = "rope_freqs.weight"
-"""A GGUF tensor that belongs to the configuration, not to the weights."""
 
 
 class Weights(Mapping[str, Tensor]):
@@ -50,9 +32,18 @@ class Weights(Mapping[str, Tensor]):
     Access raises DP402 for a file that ends early, DP404 for values that are not finite.
     """
 
-    @abstractmethod
+    def __init__(self, sources: Mapping[str, Source]) -> None:
+        self._sources = sources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The tensor's shape, without reading it."""
+        return self._sources[name].shape
 
     @abstractmethod
     def stored(self, name: str) -> Tensor | BlockTensor:
@@ -76,7 +67,7 @@ class Weights(Mapping[str, Tensor]):
 class SafetensorsWeights(Weights):
     """Of a safetensors directory; tensors keep their stored type."""
 
-    def __init__(self, entries: Mapping[str, TensorEntry]) -> None:
+    def __init__(self, entries: Mapping[str, TensorEntry], config: ModelConfig) -> None:
         self._entries = entries
         for name, entry in entries.items():
             if entry.dtype not in _SAFETENSORS_DTYPES:
@@ -87,59 +78,38 @@ class SafetensorsWeights(Weights):
                     f"one of {', '.join(_SAFETENSORS_DTYPES)}",
                     "Use a checkpoint that is not quantised, or a GGUF file.",
                 )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._entries[name].shape
+        shapes = {name: entry.shape for name, entry in entries.items()}
+        super().__init__(sources_of_hf(shapes, config))
+        self._norm_offset = norm_offset_of(config)
 
     def stored(self, name: str) -> Tensor:
-        entry = self._entries[name]
-        if entry.num_bytes == 0:
-            return torch.empty(entry.shape, dtype=_SAFETENSORS_DTYPES[entry.dtype])
-        content = read_bytes(entry.path, entry.offset, entry.num_bytes)
-        return torch.frombuffer(content, dtype=_SAFETENSORS_DTYPES[entry.dtype]).view(entry.shape)
+        source = self._sources[name]
+        entry = self._entries[source.stored]
+        dtype = _SAFETENSORS_DTYPES[entry.dtype]
+        if math.prod(source.shape) == 0:
+            return torch.empty(source.shape, dtype=dtype)
+        offset, num_bytes = source.byte_range(entry.offset, entry.num_bytes)
+        tensor = torch.frombuffer(read_bytes(entry.path, offset, num_bytes), dtype=dtype).view(source.shape)
+        is_shifted = self._norm_offset != 0 and name.endswith("norm.weight")
+        return tensor.float() + self._norm_offset if is_shifted else tensor
 
 
 class GgufWeights(Weights):
-    """Of a GGUF file. Quantised tensors come as float32; rotary rows of `llama` files in Transformers' order."""
+    """Of a GGUF file. Quantised tensors come as float32, rotary rows in Transformers' order."""
 
     def __init__(self, file: GgufFile, config: ModelConfig) -> None:
         self._path = file.path
-        self._config = config
-        self._tensors = {
-            _hf_name(name): tensor for name, tensor in file.tensors.items() if name != ROPE_FREQS
-        }
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._tensors[name].shape
+        self._tensors = file.tensors
+        shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
+        super().__init__(sources_of_gguf(shapes, config))
 
     def stored(self, name: str) -> Tensor | BlockTensor:
-        tensor = read_gguf_tensor(self._path, self._tensors[name])
-        if self._config.architecture == "llama" and ".self_attn.q_proj." in name:
-            return _to_halves(tensor, self._config.num_heads)
-        if self._config.architecture == "llama" and ".self_attn.k_proj." in name:
-            return _to_halves(tensor, self._config.num_kv_heads)
-        return tensor
-
-
-def _hf_name(name: str) -> str:
-    """blk.3.attn_q.weight → model.layers.3.self_attn.q_proj.weight; an unknown name is marked as such."""
-    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
-    if match is None or match[2] not in _GGUF_STEMS:
-        return f"GGUF tensor {name}"
-    layer = "" if match[1] is None else f"model.layers.{match[1]}."
-    return f"{layer}{_GGUF_STEMS[match[2]]}.{match[3]}"
+        source = self._sources[name]
+        whole = self._tensors[source.stored]
+        offset, num_bytes = source.byte_range(whole.offset, whole.num_bytes)
+        part = replace(whole, offset=offset, num_bytes=num_bytes, shape=source.shape)
+        tensor = read_gguf_tensor(self._path, part)
+        return tensor if source.paired_heads is None else _to_halves(tensor, source.paired_heads)
 
 
 def _to_halves(tensor: Tensor | BlockTensor, num_heads: int) -> Tensor | BlockTensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,29 @@ from hypothesis import strategies as st
 
 from draftproof.checkpoints.gguf import GgufTensor, read_gguf
 from draftproof.core.errors import CODES, DraftproofError
-from draftproof.models.base import ModelConfig, RopeConfig
-from draftproof.models.config import config_from_gguf, config_from_hf, expected_tensors
-from support.checkpoints import LLAMA3_SCALING, TINY, Spec, build_weights, hf_config, write_gguf
-
-LLAMA3 = RopeConfig(
-    10000.0, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=64
+from draftproof.models.base import (
+    ExpertConfig,
+    FrequencyDivisors,
+    LinearScaling,
+    Llama3Scaling,
+    ModelConfig,
+    RopeConfig,
+    YarnScaling,
 )
+from draftproof.models.config import config_from_gguf, config_from_hf
+from draftproof.models.rope import inverse_frequencies
+from support.checkpoints import HF_NAMES, LLAMA3_SCALING, TINY, Spec, hf_config, write_gguf
+
+LLAMA3 = RopeConfig(10000.0, Llama3Scaling(8.0, 1.0, 4.0, original_context=64))
 
 
 def hf(spec: Spec = TINY, **changes: Any) -> ModelConfig:
     return config_from_hf(hf_config(spec) | changes, {})
+
+
+def rope_of(spec: Spec = TINY, **changes: Any) -> RopeConfig:
+    (rope,) = hf(spec, **changes).ropes
+    return rope
 
 
 def refusal(**changes: Any) -> DraftproofError:
@@ -43,16 +56,16 @@ def test_both_formats_give_the_same_configuration(tmp_path: Path, family: str) -
 @pytest.mark.parametrize("style", ["transformers4", "transformers5"])
 def test_rotary_settings_of_both_styles(style: Any) -> None:
     plain = replace(TINY, config_style=style, rope_theta=123.0)
-    assert hf(plain).rope == RopeConfig(123.0)
-    assert hf(replace(TINY, config_style=style, rope_scaling=LLAMA3_SCALING)).rope == LLAMA3
+    assert rope_of(plain) == RopeConfig(123.0)
+    assert rope_of(replace(TINY, config_style=style, rope_scaling=LLAMA3_SCALING)) == LLAMA3
 
 
 def test_older_spellings_of_rotary_settings() -> None:
     rule = {key: value for key, value in LLAMA3_SCALING.items() if key != "rope_type"} | {"type": "llama3"}
-    assert hf(rope_scaling=rule).rope == LLAMA3
+    assert rope_of(rope_scaling=rule) == LLAMA3
     outside = {key: value for key, value in rule.items() if key != "original_max_position_embeddings"}
-    assert hf(rope_scaling=outside, original_max_position_embeddings=64).rope == LLAMA3
-    assert hf(rope_theta=None).rope == RopeConfig(10000.0)
+    assert rope_of(rope_scaling=outside, original_max_position_embeddings=64) == LLAMA3
+    assert rope_of(rope_theta=None) == RopeConfig(10000.0)
 
 
 def test_defaults_of_missing_keys() -> None:
@@ -83,7 +96,7 @@ def test_ends_of_text_come_from_both_files() -> None:
 @pytest.mark.parametrize(
     "architectures",
     [
-        ["MistralForCausalLM"],
+        ["GPTNeoXForCausalLM"],
         ["LlamaForCausalLM", "x"],
         [],
         None,
@@ -97,11 +110,23 @@ def test_other_architectures_are_refused_by_name(architectures: Any) -> None:
     assert error.code == "DP403"
     assert "LlamaForCausalLM" in error.expected
     assert "Qwen2ForCausalLM" in error.expected
-    if architectures == ["MistralForCausalLM"]:
-        assert "MistralForCausalLM" in error.found
+    if architectures == ["GPTNeoXForCausalLM"]:
+        assert "GPTNeoXForCausalLM" in error.found
 
 
-@pytest.mark.parametrize("kind", ["yarn", "linear", "dynamic", "longrope", 5])
+@pytest.mark.parametrize(
+    "name",
+    ["MambaForCausalLM", "Rwkv6ForCausalLM", "JambaForCausalLM", "Qwen3NextForCausalLM", "FalconH1ForCausalLM",
+     "Lfm2ForCausalLM", "NemotronHForCausalLM", "RecurrentGemmaForCausalLM"],
+)  # fmt: skip
+def test_models_with_a_state_are_refused_with_that_reason(name: str) -> None:
+    error = refusal(architectures=[name])
+    assert error.code == "DP403"
+    assert name in error.found
+    assert "cannot be taken back" in error.expected
+
+
+@pytest.mark.parametrize("kind", ["proportional", "mrope", 5, ["yarn"]])
 @pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
 def test_other_rotary_rules_are_refused_by_name(kind: Any, key: str) -> None:
     error = refusal(**{key: {"rope_type": kind, "factor": 2.0}})
@@ -109,14 +134,90 @@ def test_other_rotary_rules_are_refused_by_name(kind: Any, key: str) -> None:
     assert key in error.field
 
 
-def test_sliding_windows_are_refused_where_they_are_in_use() -> None:
-    qwen2 = {"spec": replace(TINY, family="qwen2"), "sliding_window": 32, "max_window_layers": 1}
-    assert hf(**qwen2, use_sliding_window=False)
-    assert hf(**qwen2 | {"sliding_window": 512}, use_sliding_window=True)
-    assert hf(**qwen2 | {"max_window_layers": 2}, use_sliding_window=True)
-    error = refusal(**qwen2, use_sliding_window=True)
-    assert (error.code, error.found) == ("DP406", "32")
-    assert refusal(**qwen2, layer_types=["full_attention", "sliding_attention"]).code == "DP406"
+def test_rotary_rules_that_follow_the_length_are_fixed_to_the_context() -> None:
+    assert hf(rope_scaling={"type": "dynamic", "factor": 4.0}) == hf()
+    phi3 = replace(
+        TINY, family="phi3", context=512,
+        rope_scaling={"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [9.0] * 8},
+    )  # fmt: skip
+    config = hf(phi3)  # original_max_position_embeddings is 64
+    assert config.context_length == 64
+    (rope,) = config.ropes
+    assert rope.scaling == FrequencyDivisors((1.0,) * 8)
+    assert rope.attention_factor == pytest.approx((1 + math.log(8) / math.log(64)) ** 0.5)
+    early = hf(replace(phi3, rope_scaling=dict(phi3.rope_scaling or {}) | {"type": "su"}))
+    assert early == hf(replace(phi3, rope_scaling=dict(phi3.rope_scaling or {}) | {"type": "yarn"})) == config
+
+
+def windows(spec: Spec, **changes: Any) -> list[int | None]:
+    return [layer.window for layer in hf(spec, **changes).layers]
+
+
+def test_windows_by_family() -> None:
+    qwen2 = replace(TINY, family="qwen2", window=32)
+    assert windows(qwen2) == [None, 32]
+    assert windows(qwen2, use_sliding_window=False) == [None, None]
+    assert windows(qwen2, max_window_layers=2) == [None, None]
+    assert windows(qwen2, sliding_window=512) == [None, None], "all that fits is in sight"
+    assert windows(qwen2, layer_types=["sliding_attention", "full_attention"]) == [32, None]
+    assert windows(replace(TINY, family="mistral", window=16)) == [16, 16]
+    assert windows(replace(TINY, family="mistral"), sliding_window=None) == [None, None]
+    document = hf_config(replace(TINY, family="mistral", context=8192))
+    del document["sliding_window"]
+    assert config_from_hf(document, {}).layers[0].window == 4096, "Transformers' default"
+    assert windows(replace(TINY, family="gemma3", window=16, layers=7)) == [16] * 5 + [None, 16]
+    assert windows(TINY, sliding_window=16) == [None, None], "Llama has none"
+
+
+def test_layers_without_rotary_embedding() -> None:
+    smollm3 = replace(TINY, family="smollm3", layers=8)
+    assert [layer.rope is None for layer in hf(smollm3).layers] == [False, False, False, True] * 2
+    given = hf(replace(smollm3, layers=3), no_rope_layers=[0, 1, 0, 1])
+    assert [layer.rope is None for layer in given.layers] == [True, False, True]
+
+
+def test_which_layers_have_experts() -> None:
+    moe = replace(TINY, family="qwen3moe", layers=4)
+    assert all(layer.experts for layer in hf(moe).layers)
+    some = hf(moe, decoder_sparse_step=2, mlp_only_layers=[3])
+    assert [layer.experts is not None for layer in some.layers] == [False, True, False, False]
+    assert some.layers[1].experts == ExpertConfig(4, 2, 128, is_normalised=True)
+
+
+REFUSED = [
+    ("qwen2", {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": False}),
+    ("qwen2", {"layer_types": ["full_attention"]}),
+    ("qwen2", {"layer_types": ["full_attention", "linear_attention"]}),
+    ("mistral", {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}),
+    ("qwen3", {"max_window_layers": "x", "use_sliding_window": True}),
+    ("qwen3", {"rope_scaling": {"rope_type": "yarn", "factor": 0}}),
+    ("qwen3", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "beta_fast": 1, "beta_slow": 2}}),
+    ("smollm3", {"no_rope_layers": [1]}),
+    ("smollm3", {"no_rope_layers": [1, 2]}),
+    ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}),
+    ("gemma3", {"final_logit_softcapping": 30.0}),
+    ("gemma3", {"attn_logit_softcapping": 50.0}),
+    ("gemma3", {"use_bidirectional_attention": True}),
+    ("gemma3", {"query_pre_attn_scalar": 0}),
+    ("gemma3", {"sliding_window_pattern": 0}),
+    ("gemma3", {"rope_parameters": {"sliding_attention": 3}}),
+    ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0] * 7, "long_factor": [1.0] * 8}}),
+    ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [0.0] * 8, "long_factor": [1.0] * 8}}),
+    ("phi3", {"partial_rotary_factor": 0.01}),
+    ("phi3", {"partial_rotary_factor": 1.5}),
+    ("mixtral", {"num_local_experts": 1}),
+    ("mixtral", {"num_local_experts": 10**6}),
+    ("qwen3moe", {"num_experts_per_tok": 0}),
+    ("qwen3moe", {"mlp_only_layers": 3}),
+    ("qwen3moe", {"norm_topk_prob": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "changes"), REFUSED, ids=str)
+def test_values_of_families_that_cannot_be_used(family: Any, changes: dict[str, Any]) -> None:
+    with pytest.raises(DraftproofError) as caught:
+        hf(replace(TINY, family=family), **changes)
+    assert caught.value.code == "DP406"
 
 
 @pytest.mark.parametrize(
@@ -156,18 +257,42 @@ anything = (
 )
 
 
-@settings(deadline=None, max_examples=200)
+KEYS = sorted(
+    set().union(*(hf_config(replace(TINY, family=family, window=4)) for family in HF_NAMES))
+    | {"rope_parameters", "layer_types", "partial_rotary_factor", "no_rope_layers", "no_rope_layer_interval",
+       "sliding_window_pattern", "rope_local_base_freq", "mlp_only_layers", "decoder_sparse_step"}
+)  # fmt: skip
+rotary_keys = st.sampled_from(
+    ["rope_type", "type", "factor", "original_max_position_embeddings", "attention_factor", "beta_fast",
+     "beta_slow", "mscale", "mscale_all_dim", "truncate", "short_factor", "long_factor", "low_freq_factor",
+     "high_freq_factor", "rope_theta", "partial_rotary_factor", "full_attention", "sliding_attention"]
+)  # fmt: skip
+kinds = st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope", "su"])
+
+
+@settings(deadline=None, max_examples=400)
 @given(
-    changes=st.dictionaries(st.sampled_from([*hf_config(TINY), "rope_parameters", "layer_types"]), anything)
+    family=st.sampled_from(list(HF_NAMES)),
+    changes=st.dictionaries(st.sampled_from(KEYS), anything, max_size=4),
+    rule=st.none() | st.dictionaries(rotary_keys, anything | kinds | st.floats(0.5, 64), max_size=6),
 )
-def test_any_document_gives_a_configuration_or_a_code(changes: dict[str, Any]) -> None:
-    outcome = config_or_code(changes)
-    assert isinstance(outcome, ModelConfig) or outcome in CODES
+def test_any_document_gives_a_configuration_or_a_code(
+    family: Any, changes: dict[str, Any], rule: dict[str, Any] | None
+) -> None:
+    outcome = config_or_code(
+        replace(TINY, family=family), changes if rule is None else changes | {"rope_scaling": rule}
+    )
+    if isinstance(outcome, str):
+        assert outcome in CODES
+        return
+    assert len(outcome.layers) == outcome.num_layers
+    for rope in outcome.ropes:
+        assert len(inverse_frequencies(rope, outcome.head_dim)) == (rope.rotary_dim or outcome.head_dim) // 2
 
 
-def config_or_code(changes: dict[str, Any]) -> ModelConfig | str:
+def config_or_code(spec: Spec, changes: dict[str, Any]) -> ModelConfig | str:
     try:
-        return hf(**changes)
+        return hf(spec, **changes)
     except DraftproofError as error:
         return error.code
 
@@ -182,12 +307,17 @@ def gguf_parts(tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], dict[str
     [
         ({"general.architecture": "mamba"}, "DP403"),
         ({"general.architecture": None}, "DP403"),
-        ({"llama.expert_count": 8}, "DP403"),
-        ({"llama.rope.scaling.type": "yarn"}, "DP406"),
-        ({"llama.rope.scale_linear": 4.0}, "DP406"),
+        ({"general.architecture": ["llama"]}, "DP403"),
+        ({"llama.expert_count": 8}, "DP406"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 0}, "DP406"),
+        ({"llama.rope.scaling.type": "ntk"}, "DP406"),
+        ({"llama.rope.scaling.type": "longrope"}, "DP406"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_ext_factor": 0.5}, "DP406"),
+        ({"llama.rope.scaling.factor": -4.0}, "DP406"),
         ({"llama.rope.dimension_count": 8}, "DP406"),
         ({"llama.attention.value_length": 8}, "DP406"),
-        ({"llama.attention.sliding_window": 16}, "DP406"),
+        ({"llama.attention.sliding_window": 16, "llama.attention.sliding_window_pattern": [True]}, "DP406"),
+        ({"llama.final_logit_softcapping": 30.0}, "DP406"),
         ({"llama.attention.sliding_window": "x"}, "DP406"),
         ({"llama.attention.head_count_kv": [2, 2]}, "DP406"),
         ({"llama.block_count": 0}, "DP406"),
@@ -203,10 +333,53 @@ def test_gguf_values_that_cannot_be_used(tmp_path: Path, changes: dict[str, Any]
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("name", ["mamba", "rwkv7", "jamba", "qwen3next", "falcon-h1", "lfm2", "nemotron_h"])
+def test_gguf_models_with_a_state_are_refused_with_that_reason(tmp_path: Path, name: str) -> None:
+    metadata, tensors = gguf_parts(tmp_path, **{"general.architecture": name})
+    with pytest.raises(DraftproofError, match="cannot be taken back") as caught:
+        config_from_gguf(metadata, tensors)
+    assert caught.value.code == "DP403"
+
+
+def test_gguf_rotary_rules(tmp_path: Path) -> None:
+    def rope(**changes: Any) -> RopeConfig:
+        metadata, tensors = gguf_parts(
+            tmp_path, **{f"llama.rope.{key}": value for key, value in changes.items()}
+        )
+        (rope,) = config_from_gguf(metadata, tensors).ropes
+        return rope
+
+    linear = RopeConfig(10000.0, LinearScaling(4.0))
+    assert rope(scale_linear=4.0) == linear
+    assert rope(**{"scaling.type": "linear", "scaling.factor": 4.0}) == linear
+    yarn = {"scaling.type": "yarn", "scaling.factor": 8.0, "scaling.original_context_length": 64}
+    usual = 1 + 0.1 * math.log(8)
+    assert rope(**yarn) == RopeConfig(10000.0, YarnScaling(8.0, 64), attention_factor=usual)
+    assert rope(**yarn, **{"scaling.yarn_attn_factor": 1.5}).attention_factor == 1.5
+    assert rope(**yarn, **{"scaling.yarn_log_multiplier": 1.0}).attention_factor == 1.0
+    assert rope(**yarn, **{"scaling.attn_factor": 2.0}).attention_factor == 2 * usual
+
+
+def test_gguf_windows(tmp_path: Path) -> None:
+    def windows(family: str, **changes: Any) -> list[int | None]:
+        spec = replace(TINY, family=family, window=16, layers=3)
+        file = read_gguf(write_gguf(tmp_path / "m.gguf", spec))
+        prefix = f"{file.metadata['general.architecture']}.attention."
+        metadata = file.metadata | {prefix + key: value for key, value in changes.items()}
+        return [layer.window for layer in config_from_gguf(metadata, file.tensors).layers]
+
+    assert windows("mistral") == [16, 16, 16]
+    assert windows("mistral", sliding_window=4096) == [None] * 3
+    assert windows("gemma3", sliding_window_pattern=2) == [16, None, 16]
+    assert windows("gemma3", sliding_window_pattern=[False, True, True]) == [None, 16, 16]
+    with pytest.raises(DraftproofError, match="sliding_window"):
+        windows("qwen3")
+
+
 def test_gguf_divisors_are_checked(tmp_path: Path) -> None:
     metadata, tensors = gguf_parts(tmp_path)
     good = config_from_gguf(metadata, tensors, freq_factors=(1.0,) * 8)
-    assert good.rope.freq_factors == (1.0,) * 8
+    assert good.ropes == (RopeConfig(10000.0, FrequencyDivisors((1.0,) * 8)),)
     for factors in ((1.0,) * 7, (0.0,) * 8, (float("nan"),) * 8):
         with pytest.raises(DraftproofError) as caught:
             config_from_gguf(metadata, tensors, freq_factors=factors)
@@ -216,15 +389,3 @@ def test_gguf_divisors_are_checked(tmp_path: Path) -> None:
 def test_gguf_end_of_turn_counts_as_end(tmp_path: Path) -> None:
     metadata, tensors = gguf_parts(tmp_path, **{"tokenizer.ggml.eot_token_id": 9})
     assert config_from_gguf(metadata, tensors).eos_token_ids == (2, 9)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        TINY,
-        replace(TINY, tie=True, attention_bias=True, mlp_bias=True),
-        replace(TINY, family="qwen2", head_dim=8),
-    ],
-)
-def test_expected_tensors_are_those_of_a_checkpoint(spec: Spec) -> None:
-    assert expected_tensors(hf(spec)) == {name: tuple(w.shape) for name, w in build_weights(spec).items()}

@@ -12,14 +12,17 @@ from torch import Tensor
 
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.models.base import ForwardBatch
-from draftproof.models.decoder import Decoder, silu
+from draftproof.models.decoder import Decoder
 from draftproof.models.loading import load_weights
+from draftproof.models.mlp import silu
 from support.checkpoints import (
+    GGUF_NAMES,
     K_QUANT,
     LLAMA3_SCALING,
     TINY,
     WIDE,
     WIDE_HIDDEN,
+    YARN,
     Spec,
     build_weights,
     write_checkpoint,
@@ -44,6 +47,77 @@ SPECS = {
         TINY, family="qwen2", tie=True, config_style="transformers5", seed=3
     ),
     "inner dimension 1536": WIDE,
+    "mistral": replace(TINY, family="mistral"),
+    "mistral, window, head_dim": replace(TINY, family="mistral", window=9, head_dim=32, seed=4),
+    "mistral, default window": replace(TINY, family="mistral", context=8192, extra={"sliding_window": 12}),
+    "qwen2, windows from layer 1 on": replace(TINY, family="qwen2", window=16, seed=5),
+    "qwen3": replace(TINY, family="qwen3", head_dim=32, tie=True),
+    "qwen3, windows, biases, transformers 5": replace(
+        TINY, family="qwen3", window=5, attention_bias=True, config_style="transformers5", layers=3
+    ),
+    "smollm3, every fourth layer without rotary": replace(TINY, family="smollm3", layers=5, tie=True),
+    "smollm3, windows, biases": replace(
+        TINY, family="smollm3", window=7, mlp_bias=True, attention_bias=True, extra={"no_rope_layers": [0, 1]}
+    ),
+    "gemma3": replace(TINY, family="gemma3", layers=7, window=10, tie=True, head_dim=32),
+    "gemma3, transformers 5, linear scaling": replace(
+        TINY,
+        family="gemma3",
+        layers=3,
+        window=10,
+        tie=True,
+        config_style="transformers5",
+        extra={
+            "sliding_window_pattern": 2,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 50000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+            },
+        },
+    ),
+    "gemma3, linear scaling as transformers 4 writes it": replace(
+        TINY,
+        family="gemma3",
+        layers=3,
+        window=10,
+        tie=True,
+        rope_theta=50000.0,
+        rope_scaling={"rope_type": "linear", "factor": 4.0},
+        extra={"sliding_window_pattern": 2, "rope_local_base_freq": 300.0},
+    ),
+    "phi3": replace(TINY, family="phi3"),
+    "phi3, part of a head rotated, window": replace(
+        TINY, family="phi3", rotary_dim=12, window=20, tie=True, head_dim=None
+    ),
+    "phi3, longrope": replace(
+        TINY,
+        family="phi3",
+        rotary_dim=12,
+        context=256,
+        rope_scaling={
+            "type": "longrope",
+            "short_factor": [1.0, 1.1, 1.3, 1.5, 2.0, 2.5],
+            "long_factor": [4.0] * 6,
+        },
+        extra={"original_max_position_embeddings": 128},
+    ),
+    "linear": replace(TINY, rope_scaling={"type": "linear", "factor": 3.0}),
+    "yarn": replace(TINY, family="qwen3", rope_scaling=YARN, extra={"max_position_embeddings": 256}),
+    "yarn, all keys": replace(
+        TINY,
+        head_dim=32,
+        rope_theta=500.0,
+        config_style="transformers5",
+        rope_scaling=YARN | {"beta_fast": 8.0, "beta_slow": 0.5, "attention_factor": 1.2, "truncate": False},
+    ),
+    "yarn, mscale": replace(TINY, rope_scaling=YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}),
+    "dynamic": replace(TINY, rope_scaling={"type": "dynamic", "factor": 2.0}),
+    "mixtral": replace(TINY, family="mixtral"),
+    "mixtral, window": replace(TINY, family="mixtral", window=11, used_experts=3, seed=6),
+    "qwen3moe": replace(TINY, family="qwen3moe", experts=6, used_experts=2, head_dim=32),
+    "qwen3moe, shares as they are, a dense layer": replace(
+        TINY, family="qwen3moe", layers=3, used_experts=3, extra={"norm_topk_prob": False}
+    ),
 }
 
 
@@ -97,13 +171,65 @@ def test_gguf_with_rope_divisors_equals_the_rule_in_a_directory(tmp_path: Path) 
     assert not torch.allclose(plain, by_rule, atol=1e-2)
 
 
-@pytest.fixture(scope="module", params=["wide", "wide hidden", "qwen2", "one group"])
+LONGROPE = {
+    "rope_type": "longrope", "short_factor": [1.0, 1.125, 1.25, 1.5, 2.0, 2.5], "long_factor": [4.0] * 6,
+    "original_max_position_embeddings": 128, "attention_factor": 1.125,
+}  # fmt: skip
+TWINS = {
+    "mistral, window": replace(TINY, family="mistral", window=9),
+    "mixtral": replace(TINY, family="mixtral"),
+    "qwen3": replace(TINY, family="qwen3"),
+    "qwen3, yarn": replace(TINY, family="qwen3", rope_scaling=YARN),
+    "qwen3moe": replace(TINY, family="qwen3moe"),
+    "smollm3": replace(TINY, family="smollm3", layers=5, tie=True, rope_theta=2e6),
+    "gemma3": replace(
+        TINY, family="gemma3", layers=7, window=10, tie=True, head_dim=32, rope_theta=1e6,
+        rope_scaling={"rope_type": "linear", "factor": 4.0}, extra={"query_pre_attn_scalar": 32},
+    ),
+    "phi3": replace(TINY, family="phi3", window=20),
+    "phi3, longrope, part of a head": replace(
+        TINY, family="phi3", rotary_dim=12, context=256, rope_scaling=LONGROPE,
+        extra={"original_max_position_embeddings": 128},
+    ),
+    "llama, linear": replace(TINY, rope_scaling={"type": "linear", "factor": 3.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+@pytest.mark.parametrize("name", TWINS)
+def test_gguf_files_equal_their_twins_in_directories(tmp_path: Path, name: str, kind: str) -> None:
+    """Same configuration, same tensors; F32 files hold the same numbers, Q8_0 ones nearly so."""
+    spec = replace(TWINS[name], intermediate=96)
+    hf_config, hf_weights = load_weights(open_checkpoint(write_checkpoint(tmp_path / "hf", spec)))
+    config, weights = load_weights(open_checkpoint(write_gguf(tmp_path / "m.gguf", spec, kind)))
+    assert replace(config, architecture="", rms_norm_eps=1e-5) == replace(hf_config, architecture="")
+    assert config.architecture == GGUF_NAMES.get(spec.family, spec.family)
+    assert set(weights) == set(hf_weights)
+    for tensor in weights:
+        assert weights.shape(tensor) == hf_weights.shape(tensor)
+        tolerance = 0.02 * float(hf_weights[tensor].abs().max()) if kind == "Q8_0" else 0
+        torch.testing.assert_close(
+            weights[tensor].float(), hf_weights[tensor].float(), rtol=0, atol=tolerance
+        )
+
+
+BITS = {
+    "windows, norms on both sides": replace(TINY, family="gemma3", layers=3, window=6, tie=True,
+                                            extra={"sliding_window_pattern": 2}),
+    "windows, layers without rotary": replace(TINY, family="smollm3", window=33, extra={"no_rope_layers": [0, 1]}),
+    "part of a head rotated": replace(TINY, family="phi3", rotary_dim=12),
+    "experts": replace(TINY, family="qwen3moe", experts=7, used_experts=3, window=20),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["wide", "wide hidden", "qwen2", "one group", *BITS])
 def spec(request: pytest.FixtureRequest) -> Spec:
     specs = {
         "wide": WIDE,
         "wide hidden": replace(WIDE_HIDDEN, layers=1),
         "qwen2": replace(TINY, family="qwen2"),
         "one group": replace(TINY, kv_heads=4, head_dim=8),
+        **BITS,
     }
     return specs[request.param]
 

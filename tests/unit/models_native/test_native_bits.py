@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from draftproof.kv.cache import KVCache
-from draftproof.models.base import ModelConfig, RopeConfig
+from draftproof.models.base import FrequencyDivisors, Llama3Scaling, ModelConfig, RopeConfig
 from draftproof.models.decoder import Decoder
 from draftproof.models.native import NativeModel, status
 from support.native_models import (
@@ -28,7 +28,7 @@ from support.native_models import (
 
 pytestmark = pytest.mark.skipif(not status().available, reason=status().reason)
 
-LLAMA3 = RopeConfig(500000.0, "llama3", 8.0, 1.0, 4.0, 32)
+LLAMA3 = RopeConfig(500000.0, Llama3Scaling(8.0, 1.0, 4.0, 32))
 CONFIGS: dict[str, ModelConfig] = {
     "small": SMALL,
     "untied, biases of qwen2, a cache head per head": variant(
@@ -45,7 +45,7 @@ CONFIGS: dict[str, ModelConfig] = {
         num_heads=14,
         hidden_size=48,
         intermediate_size=2056,
-        rope=RopeConfig(10000.0, freq_factors=tuple(1 + 0.1 * index for index in range(40))),
+        rope=RopeConfig(10000.0, FrequencyDivisors(tuple(1 + 0.1 * index for index in range(40)))),
     ),
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
-from draftproof.models.base import ForwardBatch, ModelConfig, Segment
+from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, Segment
 from draftproof.models.blocks import BlockTensor
 from draftproof.models.native.library import BatchStruct, ShapeStruct, address, check, library, source_of
-from draftproof.models.native.weights import TensorSpec, tensor_specs
 from draftproof.models.rope import RopeTable
+from draftproof.models.tensors import TensorSpec, tensor_specs
 
 MAX_HEAD_DIM = 512
 HEAD_DIM_MULTIPLE = 16
@@ -54,7 +54,7 @@ class NativeModel:
         self.dtype = dtype
         self.num_threads = num_threads
         self._library = library()
-        self._rope = RopeTable(config.rope, config.head_dim, config.context_length)
+        self._rope = RopeTable(config.ropes[0], config.head_dim, config.context_length)
         handle = ctypes.c_void_p()
         shape = _shape_of(config, num_threads)
         check(self._library.dp_model_new(shape, dtype == torch.bfloat16, ctypes.byref(handle)))
@@ -146,15 +146,31 @@ def _check_supported(config: ModelConfig, dtype: torch.dtype, num_threads: int) 
         problem = f"{config.num_heads} heads on {config.num_kv_heads} key/value heads"
     elif dtype not in (torch.float32, torch.bfloat16):
         problem = str(dtype)
+    else:
+        problem = _unknown_rule(config)
     if problem:
         raise DraftproofError(
             "DP702",
             "kernels",
             problem,
             f"float32 or bfloat16, whole head groups, head_dim a multiple of {HEAD_DIM_MULTIPLE} "
-            f"up to {MAX_HEAD_DIM}",
+            f"up to {MAX_HEAD_DIM}, layers of Llama's kind",
             "Use --kernels python.",
         )
+
+
+def _unknown_rule(config: ModelConfig) -> str | None:
+    """What of the configuration the kernels do not compute, or None."""
+    plain = LayerConfig(config.ropes[0] if config.ropes else None)
+    rules = {
+        "norms of queries and keys": config.qk_norm,
+        "norms behind attention and MLP": config.post_norms,
+        f"activation {config.activation}": config.activation != "silu",
+        "a scale of embeddings or scores": config.embedding_scale != 1 or config.attention_scale is not None,
+        "windows, experts or several rotary rules": any(layer != plain for layer in config.layers),
+        "partial rotary embedding": plain.rope is None or plain.rope.rotary_dim is not None,
+    }
+    return next((rule for rule, is_present in rules.items() if is_present), None)
 
 
 def _shape_of(config: ModelConfig, num_threads: int) -> ShapeStruct:

@@ -71,7 +71,7 @@ Floats read_floats(const void* source, int type, size_t count, size_t size) {
     return floats;
 }
 
-// Which tensor of a model is being loaded; mirrors draftproof.models.native.weights.Part.
+// Which tensor of a model is being loaded; mirrors draftproof.models.tensors.Part.
 enum Part { EMBEDDING, HEAD, FINAL_NORM, INPUT_NORM, POST_NORM, Q, K, V, O, GATE, UP, DOWN,
             Q_BIAS, K_BIAS, V_BIAS, O_BIAS, GATE_BIAS, UP_BIAS, DOWN_BIAS };
 
