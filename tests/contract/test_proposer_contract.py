@@ -119,7 +119,7 @@ class Driven(RuleBasedStateMachine):
             prediction=prediction,
             scope=scope,
             depth=depth,
-            num_cheap=depth // 2,
+            prices=[0.1 * tokens + max(0, tokens - depth // 2) * 0.4 for tokens in range(depth + 1)],
         )
         alone = None if shares_text(self.name) else create_proposer(INTENTS[self.name])
         self.running[req_id] = Running(view, alone, {*prompt, *prediction})

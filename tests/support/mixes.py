@@ -112,22 +112,32 @@ def _generate_params(rng: random.Random, vocab_size: int) -> SamplingParams:
 
 def _generate_intent(rng: random.Random, has_prediction: bool) -> SpeculationIntent:
     depth = rng.choice([1, 2, 3, 5, 8, 16, 24])
+    is_adaptive = rng.random() < 0.5
     choices: list[SpeculationIntent] = [
         NoSpeculation(),
-        NGram(num_speculative_tokens=depth, prompt_lookup_min=1, prompt_lookup_max=rng.randint(1, 4)),
-        Suffix(num_speculative_tokens=depth),
-        Cascade(proposers=(Suffix(num_speculative_tokens=depth), NGram(prompt_lookup_min=1))),
-        Auto(num_speculative_tokens=depth),
+        NGram(
+            num_speculative_tokens=depth,
+            prompt_lookup_min=1,
+            prompt_lookup_max=rng.randint(1, 4),
+            adaptive=is_adaptive,
+        ),
+        Suffix(num_speculative_tokens=depth, adaptive=is_adaptive),
+        Cascade(
+            proposers=(Suffix(num_speculative_tokens=depth), NGram(prompt_lookup_min=1)), adaptive=is_adaptive
+        ),
+        Auto(num_speculative_tokens=depth, adaptive=is_adaptive),
         *DOUBLES,
     ]
     if has_prediction:
-        choices.append(Predicted(num_speculative_tokens=depth))
+        choices.append(Predicted(num_speculative_tokens=depth, adaptive=is_adaptive))
     return rng.choice(choices)
 
 
-# Configurations that stand for test doubles; every other one gets the proposer that it names.
+# Configurations that stand for test doubles; every other one gets the proposer that it names. Their depth is fixed,
+# so that a run's times do not decide how much they draft.
 DOUBLES = tuple(
-    NGram(num_speculative_tokens=depth, prompt_lookup_min=9, prompt_lookup_max=9) for depth in range(2, 7)
+    NGram(num_speculative_tokens=depth, prompt_lookup_min=9, prompt_lookup_max=9, adaptive=False)
+    for depth in range(2, 7)
 )
 
 

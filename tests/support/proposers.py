@@ -21,6 +21,7 @@ Truth = Mapping[str, Sequence[int]]
 class _Scripted:
     name = "scripted"
     needs = ProposerNeeds()
+    follows_prices = False
 
     def begin(self, sequence: SequenceView) -> None: ...
 

@@ -58,6 +58,7 @@ class NGram(_Checked):
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 5
     verification: Verification = "auto"
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
@@ -82,6 +83,7 @@ class Suffix(_Checked):
     suffix_decoding_max_spec_factor: float = 1.0
     suffix_decoding_min_token_prob: float = 0.1
     verification: Verification = "auto"
+    adaptive: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ class Predicted(_Checked):
     method: Literal["predicted"] = "predicted"
     num_speculative_tokens: int = 16
     verification: Verification = "auto"
+    adaptive: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ class Cascade(_Checked):
     proposers: tuple[NGram | Suffix | Predicted, ...]
     method: Literal["cascade"] = "cascade"
     verification: Verification = "auto"
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
@@ -116,6 +120,14 @@ class Cascade(_Checked):
                     "no verification rule in a part: one request is verified by one rule",
                     "Name `verification` once, beside `proposers`.",
                 )
+            if not part.adaptive:
+                raise DraftproofError(
+                    "DP104",
+                    f"proposers[{part_idx}].adaptive",
+                    _shown(part.adaptive),
+                    "no `adaptive` in a part: the depth of a request is decided once",
+                    "Name `adaptive` once, beside `proposers`.",
+                )
 
     @property
     def num_speculative_tokens(self) -> int:
@@ -129,6 +141,7 @@ class Auto(_Checked):
     method: Literal["auto"] = "auto"
     num_speculative_tokens: int = 16
     verification: Verification = "auto"
+    adaptive: bool = True
 
 
 SpeculationIntent = NoSpeculation | NGram | Suffix | Predicted | Cascade | Auto
@@ -143,9 +156,9 @@ METHODS: dict[str, type[SpeculationIntent]] = {
 }
 _PART_METHODS = ("ngram", "suffix", "predicted")
 _ALL_KEYS = frozenset(item.name for kind in METHODS.values() for item in fields(kind)) | {
-    "rejection_sample_method",
-    "adaptive",
+    "rejection_sample_method"
 }
+_NOT_IN_PARTS = ("verification", "adaptive")
 
 
 def parse_intent(obj: str | Mapping[str, object]) -> SpeculationIntent:
@@ -162,7 +175,7 @@ def as_dict(intent: SpeculationIntent) -> dict[str, Any]:
     found: dict[str, Any] = {"method": intent.method}
     found |= {item.name: getattr(intent, item.name) for item in fields(intent)}
     if isinstance(intent, Cascade):
-        found["proposers"] = [_without_verification(part) for part in intent.proposers]
+        found["proposers"] = [_as_part(part) for part in intent.proposers]
     return found
 
 
@@ -171,8 +184,8 @@ def to_json(intent: SpeculationIntent) -> str:
     return json.dumps(as_dict(intent))
 
 
-def _without_verification(part: NGram | Suffix | Predicted) -> dict[str, Any]:
-    return {key: value for key, value in as_dict(part).items() if key != "verification"}
+def _as_part(part: NGram | Suffix | Predicted) -> dict[str, Any]:
+    return {key: value for key, value in as_dict(part).items() if key not in _NOT_IN_PARTS}
 
 
 def _parse_object(obj: object, path: str) -> SpeculationIntent:
@@ -180,7 +193,6 @@ def _parse_object(obj: object, path: str) -> SpeculationIntent:
     given = _underscored(obj, path)
     method = _method(given.pop("method", None), path, _PART_METHODS if path else tuple(METHODS))
     kind = METHODS[method]
-    _refuse_adaptive(given.pop("adaptive", False), path)
     own_keys = {item.name for item in fields(kind)}
     for key in given:
         if not (key in own_keys or (key == "rejection_sample_method" and "verification" in own_keys)):
@@ -309,20 +321,6 @@ def _parse_parts(value: object) -> tuple[SpeculationIntent, ...]:
     return tuple(_parse_object(part, f"proposers[{part_idx}].") for part_idx, part in enumerate(value))
 
 
-def _refuse_adaptive(value: object, path: str) -> None:
-    """false is what this version does; true needs a controller that knows measured costs: not built yet."""
-    if value is True:
-        raise DraftproofError(
-            "DP106",
-            f"{path}adaptive",
-            "true",
-            "false",
-            "Depth by measured time is not in this version; draft length follows the evidence anyway.",
-        )
-    if value is not False:
-        raise _out_of_range(f"{path}adaptive", _shown(value), "true or false")
-
-
 def _check_value(name: str, value: object) -> None:
     """DP103 unless `value` suits the field; booleans are not numbers."""
     is_int = isinstance(value, int) and not isinstance(value, bool)
@@ -335,6 +333,8 @@ def _check_value(name: str, value: object) -> None:
         is_number = is_int or (isinstance(value, float) and math.isfinite(value))
         if not isinstance(value, int | float) or not is_number or not least <= value <= most:
             raise _out_of_range(name, _shown(value), f"a number from {least:g} to {most:g}")
+    elif name == "adaptive" and not isinstance(value, bool):
+        raise _out_of_range(name, _shown(value), "true or false")
     elif name == "verification" and not (isinstance(value, str) and value in get_args(Verification)):
         raise _out_of_range(name, _shown(value), "one of " + ", ".join(get_args(Verification)))
 

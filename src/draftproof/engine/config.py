@@ -7,6 +7,7 @@ from typing import Literal
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.objective import Objective, Slo
 
 OnUnfit = Literal["refuse", "plain"]
 
@@ -23,6 +24,8 @@ class EngineConfig:
                        `max_model_len`, but no more than a quarter of the machine's memory
     speculation        what requests get that do not name their own
     on_unfit           when a request's method cannot work: an error, or plain decoding, which is said
+    objective          what depth is chosen for: mean time per token over requests, or tokens per second of the batch
+    slo                its `tpot_s` instead: most tokens per second among requests that keep that time per token
     max_pools          distinct speculation configurations whose state (suffix pools) is kept
     """
 
@@ -33,6 +36,8 @@ class EngineConfig:
     cache_bytes: int | None = None
     speculation: SpeculationIntent = field(default_factory=NoSpeculation)
     on_unfit: OnUnfit = "refuse"
+    objective: Objective = "latency"
+    slo: Slo | None = None
     max_pools: int = 8
 
     def __post_init__(self) -> None:

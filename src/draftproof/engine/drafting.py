@@ -16,10 +16,11 @@ import torch
 from draftproof.core.intent import SpeculationIntent
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.evidence import assumed_prices
 from draftproof.verify.types import NoiseKey, Verdict
 
 CHEAP_ROWS = 4
-"""Rows of a pass that cost about as much as one: up to there the weights are streamed, not computed with."""
+"""Rows of a pass that are assumed to cost about as much as one where nothing was measured."""
 
 logger = logging.getLogger("draftproof.engine")
 
@@ -50,11 +51,13 @@ class Drafting:
         self._proposers: OrderedDict[SpeculationIntent, Proposer] = OrderedDict()
         self._requests: dict[str, Drafted] = {}
         self._one_by_one: set[int] = set()
-        self._spent_s = 0.0
+        self._spent_s: dict[SpeculationIntent, float] = {}
 
-    def add(self, view: SequenceView, intent: SpeculationIntent, chains_only: bool) -> None:
+    def add(self, view: SequenceView, intent: SpeculationIntent, chains_only: bool) -> Proposer:
         """Finds or makes the request's proposer, whose refusal (a DraftproofError) is the caller's."""
-        self._requests[view.req_id] = Drafted(view, intent, self._proposer_for(intent), chains_only)
+        proposer = self._proposer_for(intent)
+        self._requests[view.req_id] = Drafted(view, intent, proposer, chains_only)
+        return proposer
 
     def begin(self, req_id: str) -> None:
         """Once, when the request is admitted; a proposer that fails here leaves the request plain."""
@@ -81,18 +84,23 @@ class Drafting:
         request = self._requests.get(req_id)
         return request.failure if request is not None else None
 
-    def take_spent(self) -> float:
-        """Seconds inside proposers since the last call."""
-        spent_s, self._spent_s = self._spent_s, 0.0
+    def take_spent(self) -> dict[SpeculationIntent, float]:
+        """Seconds inside proposers since the last call, by configuration."""
+        spent_s, self._spent_s = self._spent_s, {}
         return spent_s
 
-    def propose(self, req_ids: Sequence[str], budgets: Sequence[int]) -> DraftBatch:
-        """One entry per request, in order; empty where nothing drafts."""
+    def propose(
+        self, req_ids: Sequence[str], budgets: Sequence[int], prices: Sequence[Sequence[float] | None]
+    ) -> DraftBatch:
+        """One entry per request, in order; empty where nothing drafts. Where no prices are given some are assumed."""
         num_cheap = max(0, CHEAP_ROWS // max(1, len(req_ids)) - 1)
         groups: dict[int, list[int]] = {}
         for index, req_id in enumerate(req_ids):
             if budgets[index] > 0 and self.drafts(req_id):
-                self._requests[req_id].view.num_cheap = num_cheap
+                known = prices[index]
+                self._requests[req_id].view.prices = (
+                    known if known is not None else assumed_prices(num_cheap, budgets[index])
+                )
                 groups.setdefault(id(self._requests[req_id].proposer), []).append(index)
         if not groups:
             return DraftBatch.chains([()] * len(req_ids))
@@ -148,7 +156,7 @@ class Drafting:
             )
             self._one_by_one.add(id(proposer))
         finally:
-            self._spent_s += time.perf_counter() - started_s
+            self._spend(requests[0].intent, started_s)
         return self._propose_group(requests, budgets)
 
     def _propose_alone(self, request: Drafted, budget: int) -> DraftBatch:
@@ -173,7 +181,10 @@ class Drafting:
             request.failure = f"proposer {request.proposer.name!r} failed ({type(error).__name__}: {error})"
             logger.warning("request %s decodes plainly: %s", request.view.req_id, request.failure)
         finally:
-            self._spent_s += time.perf_counter() - started_s
+            self._spend(request.intent, started_s)
+
+    def _spend(self, intent: SpeculationIntent, started_s: float) -> None:
+        self._spent_s[intent] = self._spent_s.get(intent, 0.0) + time.perf_counter() - started_s
 
 
 def check_drafts(

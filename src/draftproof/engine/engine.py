@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,12 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.accounting import RoundTimes, round_cost, share_cost
 from draftproof.engine.admission import check_request, fit, rule_for
 from draftproof.engine.config import EngineConfig
+from draftproof.engine.controller import Decoding, DepthController, Outcome
 from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
 from draftproof.engine.request import Request, RequestOutput, RoundDraft, StreamEvent
 from draftproof.engine.runner import PassResult, build_pass
-from draftproof.engine.scheduler import Scheduler
+from draftproof.engine.scheduler import Scheduled, Scheduler
 from draftproof.engine.selftest import SelfTest, check_bits
 from draftproof.engine.sequence import Sequence as RunningSequence
 from draftproof.kv.cache import BLOCK_SIZE, BlockPool, KVCache
@@ -64,6 +66,7 @@ class Engine:
         self._cache: KVCache = model.new_cache(num_blocks)
         self._scheduler = Scheduler(config, self._pool, self.max_len)
         self._drafting = Drafting(create_proposer, model.config.vocab_size, config.max_pools)
+        self._controller = DepthController(config.objective, config.slo.tpot_s if config.slo else None)
         self._ids = count()
         self._listeners: dict[str, deque[StreamEvent]] = {}
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
@@ -165,7 +168,14 @@ class Engine:
                 depth=depth,
                 noise=sequence.noise_key,
             )
-            self._drafting.add(view, intent, chains_only=sequence.rule is Rule.BLOCK)
+            proposer = self._drafting.add(view, intent, chains_only=sequence.rule is Rule.BLOCK)
+            self._controller.add(
+                request.req_id,
+                intent,
+                depth,
+                follows_prices=proposer.follows_prices,
+                is_adaptive=intent.adaptive,
+            )
         self._scheduler.add(sequence)
 
     def abort(self, req_id: str) -> RequestOutput | None:
@@ -174,6 +184,7 @@ class Engine:
             if sequence.request.req_id == req_id:
                 sequence.abort()
                 event = self._end(sequence)
+                self._controller.end(req_id)
                 self._tell([event])
                 return event.finished
         return None
@@ -195,11 +206,12 @@ class Engine:
             if item.sequence.started_s is None:
                 item.sequence.started_s = started_s
                 self._drafting.begin(item.sequence.request.req_id)
+        scheduled, prices = self._decide_depths(scheduled)
         sampling = [item for item in scheduled if item.samples]
         sequences = [item.sequence for item in sampling]
 
         draft = self._drafting.propose(
-            [sequence.request.req_id for sequence in sequences], [item.budget for item in sampling]
+            [sequence.request.req_id for sequence in sequences], [item.budget for item in sampling], prices
         )
         batch, row_offsets = build_pass(scheduled, draft)
         pass_started_s = time.perf_counter()
@@ -215,10 +227,20 @@ class Engine:
                 self._drafting.observe(item.sequence.request.req_id)
             if item.samples:
                 events.append(self._commit_or_fail(item.sequence, next(verdicts)))
-        times = RoundTimes(time.perf_counter() - started_s, self._drafting.take_spent(), pass_s)
+        spent_s = self._drafting.take_spent()
+        times = RoundTimes(time.perf_counter() - started_s, sum(spent_s.values()), pass_s)
         cost = round_cost(scheduled, judgements, events, times)
         share_cost(cost, scheduled, judgements)
         self._round_costs.append(cost)
+        outcomes = [
+            Outcome(item.sequence.request.req_id, judged.num_proposed, len(judged.verdict.path))
+            for item, judged in zip(sampling, judgements, strict=True)
+            if item.decodes
+        ]
+        self._controller.observe(cost, spent_s, outcomes)
+        for event in events:
+            if event.finished is not None:
+                self._controller.end(event.req_id)
         self._tell(events)
         return events
 
@@ -305,8 +327,33 @@ class Engine:
         assert not self.has_work
         assert self._pool.num_free == self._pool.num_blocks, "cache blocks leaked"
         assert self._drafting.num_requests == 0, "drafting state leaked"
+        assert self._controller.num_requests == 0, "depth records leaked"
 
     # ---- parts of a round ------------------------------------------------------------------------------
+
+    def _decide_depths(
+        self, scheduled: list[Scheduled]
+    ) -> tuple[list[Scheduled], list[Sequence[float] | None]]:
+        """The same parts with the depths that are worth their time, and a price list per sampling sequence."""
+        decoding = []
+        for item in scheduled:
+            if item.decodes:
+                req_id = item.sequence.request.req_id
+                limit = item.budget if self._drafting.drafts(req_id) else 0
+                decoding.append(Decoding(req_id, limit, item.sequence.num_computed))
+        plan = self._controller.plan(decoding, sum(item.num_rows for item in scheduled if not item.decodes))
+        decided = iter(zip(plan.budgets, plan.prices, strict=True))
+        parts: list[Scheduled] = []
+        prices: list[Sequence[float] | None] = []
+        for item in scheduled:
+            price = None
+            if item.decodes:
+                budget, price = next(decided)
+                item = replace(item, budget=budget)
+            parts.append(item)
+            if item.samples:
+                prices.append(price)
+        return parts, prices
 
     def _commit_or_fail(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
         """A fault while one request's tokens are emitted ends that request and no other."""
@@ -355,6 +402,8 @@ class Engine:
     ) -> StreamEvent:
         req_id = sequence.request.req_id
         self._note_failure(sequence)
+        if sequence.decision_reason is None:
+            sequence.decision_reason = self._controller.reason(req_id)
         self._drafting.end(req_id)
         self._scheduler.finish(sequence)
         return StreamEvent(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
+from draftproof.proposers.evidence import ASSUMED_PRICES
 from draftproof.verify.types import NoiseKey, Verdict
 
 
@@ -26,8 +27,9 @@ class SequenceView:
     prediction      the user's expected output as token ids; empty if none was given
     scope           requests share remembered text only within one scope (API key or cache_salt)
     depth           upper bound of drafted tokens per round that the request's configuration names
-    num_cheap       the first so many drafted tokens hardly lengthen the next pass; set by the engine, which knows
-                    how many requests share it (four rows cost about what one does where weights are streamed)
+    prices          prices[d] is what drafting d tokens costs in this round, in tokens: as much time as that many
+                    take otherwise. Set by the engine before each `propose`. A proposer that knows how likely its
+                    tokens are drafts as many as gain most over their price
     """
 
     req_id: str
@@ -37,7 +39,7 @@ class SequenceView:
     prediction: Sequence[int] = ()
     scope: str = ""
     depth: int = 1
-    num_cheap: int = 3
+    prices: Sequence[float] = ASSUMED_PRICES
     noise: NoiseKey = field(default_factory=lambda: NoiseKey(0, 0))
 
 
@@ -59,6 +61,8 @@ class Proposer(Protocol):
 
     name: str
     needs: ProposerNeeds
+    follows_prices: bool
+    """Whether it drafts by `SequenceView.prices`, so that it may be given any budget; else as deep as it is asked."""
 
     def begin(self, sequence: SequenceView) -> None: ...
 

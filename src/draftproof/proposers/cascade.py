@@ -22,6 +22,7 @@ class CascadeProposer:
         assert parts, "a cascade of nothing"
         self.name = name
         self._parts = tuple(parts)
+        self.follows_prices = all(part.follows_prices for part in parts)
         self.needs = ProposerNeeds(
             hidden_layers=tuple(sorted({layer for part in parts for layer in part.needs.hidden_layers})),
             token_embeddings=any(part.needs.token_embeddings for part in parts),

@@ -15,12 +15,22 @@ PRIOR_AGREEMENT = (0.25, 0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.95, 0.97
 """Share of guesses that came true after 0, 1, ... 8, 9 to 15, 16 to 31, 32 and more agreeing tokens."""
 PRIOR_WEIGHT = 6.0
 """How many observations the prior counts for."""
-CHEAP_FLOOR = 0.08
-"""Least chance of acceptance at which a token is drafted that hardly lengthens the pass."""
-FLOOR = 0.5
-"""Least chance of acceptance at which any other token is drafted."""
+CHEAP_PRICE = 0.08
+"""What a token costs that hardly lengthens the pass, in tokens, where nothing was measured."""
+PRICE = 0.5
+"""What any other token costs there."""
 DECAY = 0.97
 """Weight that an older observation keeps at each newer one of its class."""
+
+
+def assumed_prices(num_cheap: int, depth: int) -> list[float]:
+    """`SequenceView.prices` where nothing was measured: the first `num_cheap` tokens cost little, the others more."""
+    cheap = [min(tokens, num_cheap) for tokens in range(depth + 1)]
+    return [CHEAP_PRICE * few + PRICE * (tokens - few) for tokens, few in enumerate(cheap)]
+
+
+ASSUMED_PRICES = tuple(assumed_prices(3, 128))
+"""For one request alone, where four rows cost about as much as one."""
 
 
 class Evidence:
@@ -37,20 +47,24 @@ class Evidence:
         row = _row(length)
         return self._agreed[row] / self._seen[row]
 
-    def num_worth(self, length: int, limit: int, num_cheap: int, shares: Sequence[float] = ()) -> int:
-        """Tokens worth drafting after `length` agreed, at most `limit`, of which `num_cheap` are nearly free.
+    def num_worth(
+        self, length: int, limit: int, prices: Sequence[float], shares: Sequence[float] = ()
+    ) -> int:
+        """Tokens worth drafting after `length` agreed, at most `limit`: so many as gain most over their price.
 
-        `shares` are, per token, the part of the occurrences that it has on its side where they disagree.
+        `prices[d]` is what d drafted tokens cost, in tokens; more than it names are not drafted. `shares` are, per
+        token, the part of the occurrences that it has on its side where they disagree.
         """
-        survival = 1.0
-        for drafted in range(limit):
+        survival, gain, best, num_worth = 1.0, 0.0, -prices[0], 0
+        for drafted in range(min(limit, len(prices) - 1)):
             row = _row(length + drafted)
             survival *= self._agreed[row] / self._seen[row]
             if drafted < len(shares):
                 survival *= shares[drafted]
-            if survival < (CHEAP_FLOOR if drafted < num_cheap else FLOOR):
-                return drafted
-        return limit
+            gain += survival
+            if gain - prices[drafted + 1] > best:
+                best, num_worth = gain - prices[drafted + 1], drafted + 1
+        return num_worth
 
     def learn(self, length: int, guess: Sequence[int], came: Sequence[int]) -> int:
         """Compares a guess made after `length` agreeing tokens with the text that came; returns how many agreed."""

@@ -43,6 +43,7 @@ class NGramProposer:
 
     name = "ngram"
     needs = ProposerNeeds()
+    follows_prices = True
 
     def __init__(self, depth: int, min_size: int, max_size: int) -> None:
         self._depth = depth
@@ -83,7 +84,7 @@ class NGramProposer:
         position, length = found
         request.guess = continuation(text, position, limit)
         request.guess_length, request.guess_at = length, len(text)
-        return request.guess[: request.evidence.num_worth(length, limit, sequence.num_cheap)]
+        return request.guess[: request.evidence.num_worth(length, limit, sequence.prices)]
 
     def _longest(self, index: Occurrences, text: list[int]) -> tuple[int, int] | None:
         """Position and agreeing length of the best occurrence."""

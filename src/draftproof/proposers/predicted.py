@@ -56,6 +56,7 @@ class PredictedProposer:
 
     name = "predicted"
     needs = ProposerNeeds()
+    follows_prices = True
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -97,7 +98,7 @@ class PredictedProposer:
             return []
         request.guess = request.prediction[request.cursor : request.cursor + limit]
         request.guess_length = request.length
-        num_worth = request.evidence.num_worth(request.length, len(request.guess), sequence.num_cheap)
+        num_worth = request.evidence.num_worth(request.length, len(request.guess), sequence.prices)
         return list(request.guess[:num_worth])
 
 

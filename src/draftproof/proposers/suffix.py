@@ -56,6 +56,7 @@ class SuffixProposer:
 
     name = "suffix"
     needs = ProposerNeeds()
+    follows_prices = True
 
     def __init__(self, intent: Suffix) -> None:
         self._intent = intent
@@ -100,7 +101,7 @@ class SuffixProposer:
         limit = min(limit, int(length * self._intent.suffix_decoding_max_spec_factor))
         guess, shares = _majority(voters, text, limit, self._intent.suffix_decoding_min_token_prob)
         request.guess, request.guess_length, request.guess_at = guess, length, len(text)
-        return guess[: request.evidence.num_worth(length, len(guess), sequence.num_cheap, shares)]
+        return guess[: request.evidence.num_worth(length, len(guess), sequence.prices, shares)]
 
     def _longest(self, index: Occurrences, sequence: SequenceView) -> list[_Occurrence]:
         """The occurrences that agree furthest back, newest first, the request's own before the pool's."""

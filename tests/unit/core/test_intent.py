@@ -82,11 +82,13 @@ def test_cascade_keeps_order_and_depth_is_the_largest() -> None:
     assert intent.num_speculative_tokens == 24
 
 
-def test_adaptive_false_is_what_this_version_does() -> None:
-    assert parse_intent({"method": "auto", "adaptive": False}) == Auto()
-    error = refused({"method": "auto", "adaptive": True})
-    assert (error.code, error.field) == ("DP106", "adaptive")
+def test_depth_is_adaptive_unless_the_user_says_otherwise() -> None:
+    assert parse_intent({"method": "auto", "adaptive": True}) == parse_intent({"method": "auto"}) == Auto()
+    assert parse_intent({"method": "auto", "adaptive": False}) == Auto(adaptive=False)
     assert refused({"method": "auto", "adaptive": 1}).code == "DP103"
+    assert refused({"method": "none", "adaptive": True}).code == "DP104"
+    error = refused({"method": "cascade", "proposers": [{"method": "ngram", "adaptive": False}]})
+    assert (error.code, error.field) == ("DP104", "proposers[0].adaptive")
 
 
 def test_intents_are_frozen_and_hashable() -> None:

@@ -49,7 +49,9 @@ def test_text_and_counters_whatever_is_drafted(params: SamplingParams, double: s
         "crashing": Crashing(1, VOCAB_SIZE),
     }[double]
     engine = make_engine(create=lambda _: proposer)
-    request = engine.make_request(PROMPT, params, intent=NGram(num_speculative_tokens=depth), req_id="r")
+    request = engine.make_request(
+        PROMPT, params, intent=NGram(adaptive=False, num_speculative_tokens=depth), req_id="r"
+    )
     [output] = [event.finished for event in engine.stream([request]) if event.finished is not None]
     engine.check_idle()
     assert output.token_ids == expected.token_ids
@@ -77,7 +79,7 @@ def test_a_crash_is_told_and_costs_one_request_its_drafts() -> None:
 
     engine = make_engine(create=lambda _: CrashesForOne(1, VOCAB_SIZE))
     requests = [
-        engine.make_request(PROMPT, GREEDY, intent=NGram(), req_id=req_id)
+        engine.make_request(PROMPT, GREEDY, intent=NGram(adaptive=False), req_id=req_id)
         for req_id in ("good", "bad", "fine")
     ]
     outputs = {e.req_id: e.finished for e in engine.stream(requests) if e.finished is not None}
@@ -131,7 +133,7 @@ def test_broken_logits_behind_a_rejected_draft_do_not_exist() -> None:
     engine = make_engine(
         model=FakeModel(change=change), create=lambda _: AlwaysWrong({"r": reference}, VOCAB_SIZE)
     )
-    request = engine.make_request(PROMPT, GREEDY, intent=NGram(), req_id="r")
+    request = engine.make_request(PROMPT, GREEDY, intent=NGram(adaptive=False), req_id="r")
     [output] = [e.finished for e in engine.stream([request]) if e.finished is not None]
     assert output.token_ids == reference
 
@@ -140,7 +142,7 @@ def test_parameters_that_leave_no_token_end_the_request_with_the_reason() -> Non
     params = SamplingParams(
         temperature=0.0, max_tokens=5, allowed_token_ids=frozenset({9}), bad_token_sequences=((9, 9),)
     )
-    [output] = make_engine().generate([PROMPT], params, intent=NGram())
+    [output] = make_engine().generate([PROMPT], params, intent=NGram(adaptive=False))
     assert output.finish_reason == "error"
     assert output.error is not None
     assert output.error["code"] == "DP202"
@@ -185,7 +187,9 @@ def test_first_come_first_served_and_bounded() -> None:
 
 def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
     engine = make_engine(EngineConfig(max_num_seqs=4, max_num_rows=16, prefill_chunk=8))
-    first = engine.make_request(PROMPT, GREEDY, intent=NGram(prompt_lookup_min=1), req_id="first")
+    first = engine.make_request(
+        PROMPT, GREEDY, intent=NGram(adaptive=False, prompt_lookup_min=1), req_id="first"
+    )
     engine.add_request(first)
     engine.step()
     engine.add_request(engine.make_request([30] * 200, GREEDY, req_id="long"))
@@ -202,7 +206,7 @@ def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
 def test_waiting_for_memory_then_running() -> None:
     block_bytes = 1 * 2 * 1 * 32 * 8 * 4
     engine = make_engine(EngineConfig(cache_bytes=3 * block_bytes))
-    outputs = engine.generate([[20 + index] * 30 for index in range(4)], GREEDY, intent=NGram())
+    outputs = engine.generate([[20 + index] * 30 for index in range(4)], GREEDY, intent=NGram(adaptive=False))
     assert [output.finish_reason for output in outputs] == ["length"] * 4
     engine.check_idle()
     with pytest.raises(DraftproofError, match="DP305"):
@@ -273,7 +277,9 @@ def test_the_self_test_sees_a_model_whose_rows_depend_on_their_neighbours() -> N
 
 def test_costs_add_up() -> None:
     engine = make_engine(EngineConfig(prefill_chunk=3))
-    outputs = engine.generate([PROMPT, PROMPT[::-1]], GREEDY, intent=NGram(prompt_lookup_min=1))
+    outputs = engine.generate(
+        [PROMPT, PROMPT[::-1]], GREEDY, intent=NGram(adaptive=False, prompt_lookup_min=1)
+    )
     costs = engine.take_round_costs()
     assert engine.take_round_costs() == []
     stats = [output.stats for output in outputs]

@@ -86,7 +86,9 @@ class Malformed(RandomDrafts):
 @pytest.mark.parametrize("name", list(MALFORMED))
 def test_a_malformed_draft_costs_its_request_the_drafts(name: str) -> None:
     engine = make_engine(lambda _: Malformed(MALFORMED[name]))
-    requests = [engine.make_request(PROMPT, GREEDY, intent=NGram(), req_id=r) for r in ("good", "bad")]
+    requests = [
+        engine.make_request(PROMPT, GREEDY, intent=NGram(adaptive=False), req_id=r) for r in ("good", "bad")
+    ]
     outputs = outputs_of(engine, requests)
     engine.check_idle()
     expected = make_engine().generate([PROMPT], GREEDY)[0].token_ids
@@ -108,7 +110,7 @@ def test_a_proposer_that_cannot_be_made_leaves_nothing_queued() -> None:
 
     engine = make_engine(create)
     with pytest.raises(DraftproofError, match="DP106"):
-        engine.generate([PROMPT], GREEDY, intent=NGram())
+        engine.generate([PROMPT], GREEDY, intent=NGram(adaptive=False))
     engine.check_idle()
 
 
@@ -126,7 +128,9 @@ def test_an_id_can_be_used_once_at_a_time() -> None:
 def test_a_decoder_that_fails_ends_its_request_alone() -> None:
     engine = make_engine()
     decode = engine.tokenizer.decode
-    victim = engine.make_request(PROMPT, GREEDY, intent=NGram(prompt_lookup_min=1), req_id="victim")
+    victim = engine.make_request(
+        PROMPT, GREEDY, intent=NGram(adaptive=False, prompt_lookup_min=1), req_id="victim"
+    )
     fatal = make_engine().generate([PROMPT], GREEDY)[0].token_ids[5]
 
     def fails(token_ids: list[int]) -> str:
@@ -171,7 +175,9 @@ def test_plain_requests_pay_for_no_drafts() -> None:
     engine = make_engine()
     requests = [
         engine.make_request(PROMPT, GREEDY, intent=NoSpeculation(), req_id="plain"),
-        engine.make_request(PROMPT, GREEDY, intent=NGram(prompt_lookup_min=1), req_id="ngram"),
+        engine.make_request(
+            PROMPT, GREEDY, intent=NGram(adaptive=False, prompt_lookup_min=1), req_id="ngram"
+        ),
     ]
     outputs = outputs_of(engine, requests)
     assert outputs["plain"].stats.draft_s == 0
@@ -180,7 +186,7 @@ def test_plain_requests_pay_for_no_drafts() -> None:
 
 def test_what_the_user_should_know_of_a_prediction() -> None:
     engine = make_engine()
-    cascade = Cascade(proposers=(Predicted(), NGram()))
+    cascade = Cascade(proposers=(Predicted(), NGram()), adaptive=False)
     cases: list[tuple[SpeculationIntent, list[int], str | None]] = [
         (cascade, [], None),
         (cascade, PROMPT, None),
@@ -203,7 +209,9 @@ def test_limits_that_cannot_be_met_are_said() -> None:
         make_engine().generate([[5] * 250], SamplingParams(min_tokens=20, max_tokens=30))
     block_bytes = 1 * 2 * 1 * 32 * 8 * 4
     small = make_engine(config=EngineConfig(cache_bytes=2 * block_bytes))
-    [output] = small.generate([PROMPT], SamplingParams(temperature=0.0, ignore_eos=True), intent=NGram())
+    [output] = small.generate(
+        [PROMPT], SamplingParams(temperature=0.0, ignore_eos=True), intent=NGram(adaptive=False)
+    )
     assert output.finish_reason == "length"
     assert len(PROMPT) + len(output.token_ids) == 64
 

@@ -17,6 +17,8 @@ from draftproof.verify.types import Verdict
 class Part:
     """Drafts its own number for the requests it is asked to serve, and writes down what is called."""
 
+    follows_prices = True
+
     def __init__(self, token: int, serves: str, needs: ProposerNeeds | None = None) -> None:
         self.name = f"part {token}"
         self.needs = needs or ProposerNeeds()

@@ -5,14 +5,21 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof.proposers.evidence import CHEAP_FLOOR, FLOOR, PRIOR_AGREEMENT, Evidence
+from draftproof.proposers.evidence import CHEAP_PRICE, PRICE, PRIOR_AGREEMENT, Evidence, assumed_prices
+
+SOME_CHEAP = assumed_prices(3, 40)
+NONE_CHEAP = assumed_prices(0, 40)
 
 
 def test_weak_agreement_drafts_little_and_strong_agreement_to_the_limit() -> None:
     evidence = Evidence()
-    assert 1 <= evidence.num_worth(1, 16, 3) <= 3
-    assert evidence.num_worth(32, 16, 3) == 16
-    assert evidence.num_worth(2, 16, 0) < evidence.num_worth(2, 16, 3) <= evidence.num_worth(12, 16, 3)
+    assert 1 <= evidence.num_worth(1, 16, SOME_CHEAP) <= 3
+    assert evidence.num_worth(32, 16, SOME_CHEAP) == 16
+    assert (
+        evidence.num_worth(2, 16, NONE_CHEAP)
+        < evidence.num_worth(2, 16, SOME_CHEAP)
+        <= evidence.num_worth(12, 16, SOME_CHEAP)
+    )
 
 
 @given(st.integers(0, 80), st.integers(0, 40), st.integers(0, 8))
@@ -20,20 +27,20 @@ def test_never_beyond_the_limit_and_more_cheap_rows_never_shorten(
     length: int, limit: int, cheap: int
 ) -> None:
     evidence = Evidence()
-    num_worth = evidence.num_worth(length, limit, cheap)
+    num_worth = evidence.num_worth(length, limit, assumed_prices(cheap, 40))
     assert 0 <= num_worth <= limit
-    assert num_worth <= evidence.num_worth(length, limit, cheap + 1)
+    assert num_worth <= evidence.num_worth(length, limit, assumed_prices(cheap + 1, 40))
 
 
 def test_a_request_that_never_copies_stops_drafting_and_one_that_does_starts_again() -> None:
     evidence = Evidence()
     for _ in range(100):
         evidence.learn(2, [7, 8], [1])
-    assert evidence.chance(2) < CHEAP_FLOOR
-    assert evidence.num_worth(2, 8, 3) == 0
+    assert evidence.chance(2) < CHEAP_PRICE
+    assert evidence.num_worth(2, 8, SOME_CHEAP) == 0
     for _ in range(100):
         evidence.learn(2, [7, 8, 9], [7, 8, 9])
-    assert evidence.num_worth(2, 8, 3) == 8
+    assert evidence.num_worth(2, 8, SOME_CHEAP) == 8
 
 
 def test_learning_counts_up_to_the_first_difference() -> None:
@@ -49,8 +56,8 @@ def test_learning_counts_up_to_the_first_difference() -> None:
 
 def test_disagreeing_occurrences_shorten_the_draft() -> None:
     evidence = Evidence()
-    assert evidence.num_worth(32, 16, 0, [1.0] * 4 + [0.4] * 12) == 4
-    assert evidence.num_worth(32, 16, 0, [FLOOR / 2]) == 0
+    assert evidence.num_worth(32, 16, NONE_CHEAP, [1.0] * 4 + [0.4] * 12) == 4
+    assert evidence.num_worth(32, 16, NONE_CHEAP, [PRICE / 2]) == 0
 
 
 @settings(deadline=None)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from draftproof.core.params import SamplingParams
 from draftproof.proposers.base import SequenceView
+from draftproof.proposers.evidence import assumed_prices
 from draftproof.proposers.ngram import MAX_CANDIDATES, NGramProposer
 from draftproof.verify.types import Verdict
 
@@ -15,7 +16,7 @@ GREEDY = SamplingParams(temperature=0.0)
 
 def view(text: list[int], depth: int = 8, num_cheap: int = 64) -> SequenceView:
     """With cheap rows without end evidence never shortens a draft that has any chance."""
-    return SequenceView("r", text, len(text), GREEDY, depth=depth, num_cheap=num_cheap)
+    return SequenceView("r", text, len(text), GREEDY, depth=depth, prices=assumed_prices(num_cheap, 64))
 
 
 def draft(text: list[int], budget: int = 8, min_size: int = 2, max_size: int = 4) -> list[int]:
@@ -88,7 +89,7 @@ def test_weak_evidence_drafts_less_when_rows_are_dear() -> None:
     sequence = view(text, num_cheap=3)
     proposer.begin(sequence)
     cheap = proposer.propose([sequence], [8]).num_nodes
-    sequence.num_cheap = 0
+    sequence.prices = assumed_prices(0, 8)
     assert proposer.propose([sequence], [8]).num_nodes < cheap <= 4
 
 

@@ -9,6 +9,7 @@ import pytest
 from draftproof.core.intent import Suffix
 from draftproof.core.params import SamplingParams
 from draftproof.proposers.base import SequenceView
+from draftproof.proposers.evidence import assumed_prices
 from draftproof.proposers.suffix import SuffixProposer
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -23,7 +24,7 @@ def view(text: list[int], num_prompt: int | None = None, scope: str = "", req_id
         GREEDY,
         scope=scope,
         depth=16,
-        num_cheap=64,
+        prices=assumed_prices(64, 16),
     )
 
 

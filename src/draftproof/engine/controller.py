@@ -1,0 +1,333 @@
+"""Depth per round, decided by measured time: how many tokens each request may draft now, none included.
+
+The engine asks `plan` before it drafts and tells `observe` what the round cost and what became of the drafts. The
+controller never reads a clock, so that tests drive it with a virtual one. A depth depends on earlier tokens, history
+and time only, never on a draft that was made, so that no text depends on it. Users: `docs/depth.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from draftproof.core.cost import RoundCost
+from draftproof.core.objective import Objective
+from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord, Step
+from draftproof.engine.allocation import Aim, Asking, Found, Round
+from draftproof.engine.costs import CostModel
+
+LEAST_ADVANTAGE = 1.01
+"""Expected ratio to plain decoding below which nothing is drafted."""
+HYSTERESIS = 1.01
+"""Expected ratio to the present depths below which they stay."""
+PROBE_SHARE = 0.015
+"""Share of all time that may go into trying out whether drafting pays again."""
+MOST_CREDIT_ROUNDS = 4.0
+"""Time for trying out that can be saved up, in plain rounds."""
+FIRST_WAIT, LONGEST_WAIT = 8, 64
+"""Rounds from a failed trial of a request to its next: doubled each time."""
+FIRST_DEPTH = 4
+"""Tokens that one request drafts at most while it is unknown what its method costs."""
+PROBE_DEPTH = 1
+"""Tokens that a trial drafts."""
+PLAIN_EVERY = 256
+"""Rounds without a plain one after which one is measured."""
+MAX_METHODS = 64
+"""Methods (configurations) and ranges of context whose record is kept."""
+
+
+class Decoding(NamedTuple):
+    """One request that decodes in this round. `limit`: most tokens that it can draft now, 0 if it does not draft."""
+
+    req_id: str
+    limit: int
+    context: int
+
+
+class Plan(NamedTuple):
+    """Per request of the round, in order: how many tokens it may draft, and what they cost in tokens.
+
+    prices   as `SequenceView.prices`; None where they were not measured or the request wants none
+    """
+
+    budgets: list[int]
+    prices: list[list[float] | None]
+
+
+class Outcome(NamedTuple):
+    """What became of one request's draft: tokens drafted, and of them accepted."""
+
+    req_id: str
+    drafted: int
+    accepted: int
+
+
+@dataclass(slots=True)
+class _Request:
+    method: int
+    depth: int
+    is_adaptive: bool
+    record: ChainRecord | PricedRecord
+    context: int = 0
+    offered: int = 0
+    """What it was allowed in the round that runs."""
+    decided: int = 0
+    """What was decided last, trials apart."""
+    is_trial: bool = False
+    rounds_off: int = 0
+    wait: int = FIRST_WAIT
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class DepthController:
+    """One per engine. `slo_tpot_s` asks for most tokens among requests that keep that time per token."""
+
+    objective: Objective = "latency"
+    slo_tpot_s: float | None = None
+    costs: CostModel = field(default_factory=CostModel)
+    _requests: dict[str, _Request] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _methods: dict[tuple[int, int], MethodRecord] = field(default_factory=dict)
+    _next_number: int = 0
+    _credit: float = 0.0
+    _rounds_since_plain: int = 0
+
+    def add(
+        self, req_id: str, method: Hashable, depth: int, *, follows_prices: bool, is_adaptive: bool
+    ) -> None:
+        """A request that drafts, with the most it may draft per round. One that is not adaptive drafts that."""
+        record = PricedRecord() if follows_prices or not is_adaptive else ChainRecord()
+        self._requests[req_id] = _Request(self._number(method), depth, is_adaptive, record)
+
+    def reason(self, req_id: str) -> str | None:
+        """In words what was decided for a request last; None where nothing was to be decided."""
+        request = self._requests.get(req_id)
+        return request.reason if request is not None else None
+
+    def end(self, req_id: str) -> None:
+        """Forgets a request, if it is known; the engine ends it after the last round that it took part in."""
+        self._requests.pop(req_id, None)
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._requests)
+
+    # ---- before a round ----------------------------------------------------------------------------------
+
+    def plan(self, decoding: Sequence[Decoding], num_prefill_rows: int = 0) -> Plan:
+        """What each request may draft in the round that comes."""
+        plan = Plan([0] * len(decoding), [None] * len(decoding))
+        drafting = []
+        for index, item in enumerate(decoding):
+            request = self._requests.get(item.req_id)
+            if request is None:
+                continue
+            request.offered, request.is_trial, request.context = 0, False, item.context
+            if item.limit > 0 and request.is_adaptive:
+                drafting.append((index, item, request))
+            elif item.limit > 0:
+                request.offered = plan.budgets[index] = min(item.limit, request.depth)
+        if drafting and self.costs.knows_speed:
+            self._decide(decoding, drafting, num_prefill_rows, plan)
+        return plan
+
+    def _decide(
+        self,
+        decoding: Sequence[Decoding],
+        drafting: list[tuple[int, Decoding, _Request]],
+        num_prefill_rows: int,
+        plan: Plan,
+    ) -> None:
+        round_ = self._round(decoding, drafting, num_prefill_rows)
+        found = self._settle(round_, drafting)
+        is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
+        for index, item, request in drafting:
+            request.decided = min(found.depths.get(index, 0), item.limit)
+            request.offered = 0 if is_plain_due else request.decided
+            request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
+            request.reason = _reason(request, found, len(decoding))
+        if not is_plain_due:
+            self._try_out(round_, drafting)
+        self._price(round_, found, drafting, plan)
+        for index, _, request in drafting:
+            plan.budgets[index] = request.offered
+
+    def _round(
+        self,
+        decoding: Sequence[Decoding],
+        drafting: list[tuple[int, Decoding, _Request]],
+        num_prefill_rows: int,
+    ) -> Round:
+        batch = len(decoding)
+        emitted = [1.0] * batch
+        rows = float(batch)
+        for index, item in enumerate(decoding):
+            request = self._requests.get(item.req_id)
+            if request is not None and request.offered:  # its depth is fixed
+                for step in request.record.steps(self._method(request), request.offered):
+                    emitted[index] += step.gain
+                    rows += step.rows
+        asking = []
+        most_rows = int(rows)
+        tried: set[int] = set()
+        for index, item, request in drafting:
+            depth = min(item.limit, request.depth)
+            if not self.costs.knows_drafting(request.method):
+                # What a method costs is found out with one request.
+                depth = min(depth, FIRST_DEPTH) if request.method not in tried else 0
+                tried.add(request.method)
+            most_rows += depth
+            steps = request.record.steps(self._method(request), depth)
+            asking.append(Asking(index, request.method, steps))
+        context = sum(item.context for item in decoding) / batch
+        most_rows = max(int(rows) + 1, min(most_rows, self.costs.most_rows))
+        passes = self.costs.passes(batch, context, most_rows)[: most_rows + 1]
+        prefill_row = self.costs.prefill_row if num_prefill_rows else 0.0
+        bound = self.slo_tpot_s / self.costs.scale if self.slo_tpot_s is not None else None
+        return Round(
+            emitted=emitted,
+            passes=passes,
+            rows=rows,
+            extra=prefill_row * num_prefill_rows,
+            least_row=prefill_row,
+            drafting=self.costs.drafting,
+            aim=Aim(self.objective == "latency", bound),
+            asking=asking,
+        )
+
+    def _settle(self, round_: Round, drafting: list[tuple[int, Decoding, _Request]]) -> Found:
+        """The best depths, or those of the round before if they are about as good."""
+        found = round_.best()
+        if found.score < LEAST_ADVANTAGE * found.plain:
+            found.depths, found.score = {}, found.plain
+        before = {
+            index: min(request.decided, item.limit) for index, item, request in drafting if request.decided
+        }
+        if before and before != found.depths:
+            score = round_.outlook(before).score
+            if score * HYSTERESIS > found.score and score > found.plain:
+                found.depths, found.score = before, score
+        return found
+
+    def _try_out(self, round_: Round, drafting: list[tuple[int, Decoding, _Request]]) -> None:
+        """Lets the request that has waited longest for a trial draft a little, where the time for it was saved."""
+        due = [
+            (request.rounds_off - request.wait, item, request)
+            for _, item, request in drafting
+            if request.decided == 0 and request.rounds_off >= request.wait
+        ]
+        if not due or self._credit <= 0.0:
+            return
+        _, item, request = max(due, key=lambda candidate: candidate[0])
+        is_chain = isinstance(request.record, ChainRecord)
+        depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
+        request.offered, request.is_trial = depth, True
+        rows = round_.rows + (depth if is_chain else 1)
+        cost = round_.cost(rows) - round_.cost(round_.rows)
+        cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
+        self._credit -= max(0.0, cost)
+
+    def _price(
+        self, round_: Round, found: Found, drafting: list[tuple[int, Decoding, _Request]], plan: Plan
+    ) -> None:
+        """Tells each request that follows prices what its rows cost, in tokens of the batch's present speed."""
+        priced = [
+            (index, request)
+            for index, _, request in drafting
+            if request.offered and isinstance(request.record, PricedRecord)
+        ]
+        if not priced:
+            return
+        outlook = round_.outlook(found.depths)
+        emitted = outlook.emitted
+        inverse = sum(1.0 / each for each in emitted)
+        for index, request in priced:
+            own = sum(step.rows for step in _steps_of(round_, index) if found.depths.get(index))
+            worth = emitted[index] ** 2 * inverse if round_.aim.latency else sum(emitted)
+            start = outlook.rows - own
+            most = min(request.offered, int(len(round_.passes) - 1 - start))
+            base = round_.cost(start)
+            plan.prices[index] = [
+                worth * (round_.cost(start + tokens) - base) / outlook.cost for tokens in range(most + 1)
+            ]
+
+    # ---- after a round ----------------------------------------------------------------------------------
+
+    def observe(self, cost: RoundCost, drafting_s: Mapping[Any, float], outcomes: Sequence[Outcome]) -> None:
+        """What the round that was planned last cost, by method what of it was spent in proposers, and its drafts."""
+        pass_s = cost.verify_s + cost.prefill_s + cost.coordination_s
+        self.costs.observe_pass(cost.batch, cost.context, cost.num_decode_rows, cost.num_prefill_rows, pass_s)
+        asked: dict[int, tuple[int, int]] = {}
+        for outcome in outcomes:
+            request = self._requests.get(outcome.req_id)
+            if request is None:
+                continue
+            number, depth = asked.get(request.method, (0, 0))
+            asked[request.method] = number + (request.offered > 0), max(depth, request.offered)
+            self._learn(request, outcome)
+        spent_s = {self._number(method): seconds for method, seconds in drafting_s.items()}
+        for method, (number, depth) in asked.items():
+            self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
+        if self.costs.knows_speed:
+            round_cost = (pass_s + cost.draft_s) / self.costs.scale
+            self._credit += PROBE_SHARE * round_cost
+            self._credit = min(self._credit, MOST_CREDIT_ROUNDS * round_cost)
+        if cost.batch:
+            self._rounds_since_plain = (
+                0 if cost.num_decode_rows == cost.batch else self._rounds_since_plain + 1
+            )
+
+    def _learn(self, request: _Request, outcome: Outcome) -> None:
+        if not request.offered:
+            return
+        request.record.learn(request.offered, outcome.drafted, outcome.accepted)
+        self._method(request).learn(outcome.drafted, outcome.accepted)
+        if not request.is_trial:
+            request.wait = FIRST_WAIT
+        elif 0 < outcome.drafted == outcome.accepted:
+            request.rounds_off = request.wait  # it may go on at once
+        else:
+            request.rounds_off = 0
+            request.wait = min(2 * request.wait, LONGEST_WAIT)
+
+    def _number(self, method: Hashable) -> int:
+        """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""
+        number = self._numbers.get(method)
+        if number is None:
+            if len(self._numbers) >= MAX_METHODS:
+                del self._numbers[next(iter(self._numbers))]
+            number = self._numbers[method] = self._next_number
+            self._next_number += 1
+        return number
+
+    def _method(self, request: _Request) -> MethodRecord:
+        """The record of a request's method at its context; a longer context starts from what the next shorter has."""
+        span = (request.context // 512).bit_length()
+        key = (request.method, span)
+        record = self._methods.get(key)
+        if record is None:
+            if len(self._methods) >= MAX_METHODS:
+                oldest = next(iter(self._methods))
+                del self._methods[oldest]
+                self.costs.forget_method(oldest[0])
+            shorter = [known for name, known in self._methods if name == request.method and known < span]
+            like = self._methods[request.method, max(shorter)] if shorter else None
+            record = self._methods[key] = MethodRecord(like)
+        return record
+
+
+def _steps_of(round_: Round, index: int) -> Sequence[Step]:
+    return next(ask.steps for ask in round_.asking if ask.index == index)
+
+
+def _reason(request: _Request, found: Found, batch: int) -> str:
+    upto = "up to " if isinstance(request.record, PricedRecord) and request.decided else ""
+    if request.decided:
+        ratio = found.score / found.plain
+    elif found.depths:  # others draft, this one does not
+        return f"settled at depth 0 beside requests that draft, at batch {batch}"
+    else:
+        ratio = (found.alternative or found.plain) / found.plain
+    return f"settled at depth {upto}{request.decided}: expected {ratio:.2f}× plain at batch {batch}"
