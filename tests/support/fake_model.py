@@ -113,3 +113,5 @@ class FakeLoaded:
         self.template = FakeTemplate()
         self.source = Path("fake")
         self.kernels_reason = "a formula"
+        self.weights = "native"
+        self.weight_types: dict[str, int] = {}
