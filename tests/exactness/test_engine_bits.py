@@ -10,6 +10,7 @@ import dataclasses
 import os
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.models.loading import load_model
-from support.checkpoints import LLAMA3_SCALING, Spec, write_checkpoint
+from support.checkpoints import LLAMA3_SCALING, YARN, Spec, write_checkpoint
 from support.mixes import DOUBLES, assert_same_bits, generate_mix
 
 SEED = int(os.environ.get("DRAFTPROOF_TEST_SEED", time.time() // 86400))
@@ -31,6 +32,21 @@ SPECS = {
     ),
     "qwen2": Spec(family="qwen2", hidden=1536, intermediate=256, layers=2, heads=12, kv_heads=2, tie=True),
 }
+_SMALL = Spec(hidden=96, intermediate=160, heads=6, kv_heads=2, head_dim=16)
+FAMILY_SPECS = {
+    "mistral": replace(_SMALL, family="mistral", window=40),
+    "mixtral": replace(_SMALL, family="mixtral"),
+    "qwen3": replace(_SMALL, family="qwen3", rope_scaling=YARN),
+    "qwen3moe": replace(_SMALL, family="qwen3moe", experts=6, used_experts=3),
+    "smollm3": replace(_SMALL, family="smollm3", layers=3, extra={"no_rope_layers": [1, 0, 1]}),
+    "gemma3": replace(
+        _SMALL, family="gemma3", layers=3, window=17, tie=True, extra={"sliding_window_pattern": 2}
+    ),
+    "phi3": replace(
+        _SMALL, family="phi3", head_dim=None, hidden=192, rotary_dim=16, window=50, extra={"head_dim": 32}
+    ),
+}
+FAMILY_MIXES = {"native": 15, "python": 2}
 NUM_MIXES = {
     ("native", "llama"): 150,
     ("native", "qwen2"): 40,
@@ -42,7 +58,7 @@ NUM_MIXES = {
 @pytest.fixture(scope="module")
 def checkpoint_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("checkpoints")
-    for name, spec in SPECS.items():
+    for name, spec in (SPECS | FAMILY_SPECS).items():
         write_checkpoint(root / name, spec)
     return root
 
@@ -55,15 +71,16 @@ def flavour(request: pytest.FixtureRequest) -> tuple[str, str]:
     return kernels, dtype
 
 
-@pytest.mark.parametrize("name", list(SPECS))
+@pytest.mark.parametrize("name", [*SPECS, *FAMILY_SPECS])
 def test_speculation_changes_no_bit(name: str, flavour: tuple[str, str], checkpoint_dir: Path) -> None:
     kernels, dtype = flavour
     loaded = load_model(checkpoint_dir / name, dtype=dtype, kernels=kernels)
+    assert loaded.model.kernels == kernels
     engine = Engine(loaded, EngineConfig(max_num_seqs=1))
     assert engine.selftest.promise, engine.selftest.reason
     # Each flavour walks its own part of the space.
     offset = zlib.crc32(f"{name} {kernels} {dtype}".encode())
-    for index in range(NUM_MIXES[kernels, name]):
+    for index in range(NUM_MIXES.get((kernels, name), FAMILY_MIXES[kernels])):
         mix = generate_mix(
             SEED * 1_000_000_007 + offset + index, loaded.model.config.vocab_size, engine.max_len
         )

@@ -29,13 +29,23 @@ class ShapeStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("vocab_size", "hidden_size", "intermediate_size", "num_layers")),
         *((name, c_int32) for name in ("num_heads", "num_kv_heads", "head_dim", "tie_embeddings")),
-        *((name, c_int32) for name in ("qkv_bias", "o_bias", "mlp_bias", "num_threads")),
-        ("rms_norm_eps", c_float),
+        *((name, c_int32) for name in ("qkv_bias", "o_bias", "mlp_bias", "num_threads", "activation")),
+        *((name, c_float) for name in ("rms_norm_eps", "embedding_scale", "score_scale")),
+    ]
+
+
+class LayerStruct(ctypes.Structure):
+    """Mirrors dp::LayerShape in model.h."""
+
+    _fields_ = [
+        *((name, c_int32) for name in ("rope", "rotary_dim", "window")),
+        *((name, c_int32) for name in ("num_experts", "num_used", "expert_size", "is_normalised")),
     ]
 
 
 class BatchStruct(ctypes.Structure):
-    """Mirrors dp::Batch in batch.h: addresses of arrays of int64 (`is_tree`: bytes), then their lengths."""
+    """Mirrors dp::Batch in batch.h: addresses of arrays of int64 (`is_tree`: bytes; `cos`, `sin`: addresses of the
+    tables of each rotary embedding), then their lengths."""
 
     _fields_ = [
         *((name, c_void_p) for name in ("token_ids", "positions", "logit_rows")),
@@ -48,9 +58,9 @@ class BatchStruct(ctypes.Structure):
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "dp_description": (c_char_p, []),
     "dp_panel_channels": (c_int32, []),
-    "dp_model_new": (c_char_p, [POINTER(ShapeStruct), c_int32, POINTER(c_void_p)]),
+    "dp_model_new": (c_char_p, [POINTER(ShapeStruct), POINTER(LayerStruct), c_int32, POINTER(c_void_p)]),
     "dp_model_free": (None, [c_void_p]),
-    "dp_model_load": (c_char_p, [c_void_p, c_int32, c_int32, c_void_p, c_int32]),
+    "dp_model_load": (c_char_p, [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_int32]),
     "dp_model_forward": (c_char_p, [c_void_p, POINTER(BatchStruct), c_void_p, c_int64, c_void_p, c_int32]),
     "dp_model_linears_only": (c_char_p, [c_void_p, c_int32]),
     "dp_linear_new": (

@@ -16,15 +16,24 @@ from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
-from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, Segment
+from draftproof.models.base import ForwardBatch, ModelConfig, Segment
 from draftproof.models.blocks import BlockTensor
-from draftproof.models.native.library import BatchStruct, ShapeStruct, address, check, library, source_of
+from draftproof.models.native.library import (
+    BatchStruct,
+    LayerStruct,
+    ShapeStruct,
+    address,
+    check,
+    library,
+    source_of,
+)
 from draftproof.models.rope import RopeTable
 from draftproof.models.tensors import TensorSpec, tensor_specs
 
 MAX_HEAD_DIM = 512
 HEAD_DIM_MULTIPLE = 16
 MAX_THREADS = 256
+_NO_WINDOW = 2**31 - 1
 
 
 class NativeModel:
@@ -54,10 +63,10 @@ class NativeModel:
         self.dtype = dtype
         self.num_threads = num_threads
         self._library = library()
-        self._rope = RopeTable(config.ropes[0], config.head_dim, config.context_length)
+        self._ropes = [RopeTable(rope, config.head_dim, config.context_length) for rope in config.ropes]
         handle = ctypes.c_void_p()
-        shape = _shape_of(config, num_threads)
-        check(self._library.dp_model_new(shape, dtype == torch.bfloat16, ctypes.byref(handle)))
+        shape, layers = _shape_of(config, dtype, num_threads), _layers_of(config)
+        check(self._library.dp_model_new(shape, layers, dtype == torch.bfloat16, ctypes.byref(handle)))
         self._handle = handle
         weakref.finalize(self, self._library.dp_model_free, handle)
         for spec in tensor_specs(config):
@@ -109,7 +118,7 @@ class NativeModel:
             )
         source, source_type = source_of(tensor)
         problem = self._library.dp_model_load(
-            self._handle, spec.part, spec.layer, address(source), source_type
+            self._handle, spec.part, spec.layer, spec.expert, address(source), source_type
         )
         if problem is not None:
             remedy = "Get the checkpoint again, or from another source."
@@ -118,15 +127,18 @@ class NativeModel:
     def _forward(self, batch: ForwardBatch, cache: KVCache, reference: bool) -> Tensor:
         struct, keep = _describe(batch)
         self._check_cache(cache)
-        cos, sin = self._rope.tables(int(batch.positions.max()) + 1 if batch.positions.numel() else 0)
-        struct.cos, struct.sin, struct.num_positions = address(cos), address(sin), cos.shape[0]
+        num_positions = int(batch.positions.max()) + 1 if batch.positions.numel() else 0
+        tables = [rope.tables(num_positions) for rope in self._ropes]
+        cos, sin = (_addresses([table[part] for table in tables]) for part in (0, 1))
+        struct.cos, struct.sin = ctypes.addressof(cos), ctypes.addressof(sin)
+        struct.num_positions = min([self.config.context_length, *(len(table[0]) for table in tables)])
         logits = torch.empty((batch.logit_rows.shape[0], self.config.vocab_size), dtype=torch.float32)
         check(
             self._library.dp_model_forward(
                 self._handle, struct, address(cache.data), cache.num_blocks, address(logits), reference
             )
         )
-        del keep  # the arrays whose addresses the call used
+        del keep, tables, cos, sin  # the arrays whose addresses the call used
         return logits
 
     def _check_cache(self, cache: KVCache) -> None:
@@ -146,34 +158,20 @@ def _check_supported(config: ModelConfig, dtype: torch.dtype, num_threads: int) 
         problem = f"{config.num_heads} heads on {config.num_kv_heads} key/value heads"
     elif dtype not in (torch.float32, torch.bfloat16):
         problem = str(dtype)
-    else:
-        problem = _unknown_rule(config)
+    elif any((rope.rotary_dim or 0) % HEAD_DIM_MULTIPLE for rope in config.ropes):
+        problem = f"{config.ropes[0].rotary_dim} rotated elements of a head"
     if problem:
         raise DraftproofError(
             "DP702",
             "kernels",
             problem,
-            f"float32 or bfloat16, whole head groups, head_dim a multiple of {HEAD_DIM_MULTIPLE} "
-            f"up to {MAX_HEAD_DIM}, layers of Llama's kind",
+            f"float32 or bfloat16, whole head groups, head_dim and what of it is rotated a multiple of "
+            f"{HEAD_DIM_MULTIPLE} up to {MAX_HEAD_DIM}",
             "Use --kernels python.",
         )
 
 
-def _unknown_rule(config: ModelConfig) -> str | None:
-    """What of the configuration the kernels do not compute, or None."""
-    plain = LayerConfig(config.ropes[0] if config.ropes else None)
-    rules = {
-        "norms of queries and keys": config.qk_norm,
-        "norms behind attention and MLP": config.post_norms,
-        f"activation {config.activation}": config.activation != "silu",
-        "a scale of embeddings or scores": config.embedding_scale != 1 or config.attention_scale is not None,
-        "windows, experts or several rotary rules": any(layer != plain for layer in config.layers),
-        "partial rotary embedding": plain.rope is None or plain.rope.rotary_dim is not None,
-    }
-    return next((rule for rule, is_present in rules.items() if is_present), None)
-
-
-def _shape_of(config: ModelConfig, num_threads: int) -> ShapeStruct:
+def _shape_of(config: ModelConfig, dtype: torch.dtype, num_threads: int) -> ShapeStruct:
     return ShapeStruct(
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
@@ -187,8 +185,32 @@ def _shape_of(config: ModelConfig, num_threads: int) -> ShapeStruct:
         o_bias=config.o_bias,
         mlp_bias=config.mlp_bias,
         num_threads=num_threads,
+        activation=("silu", "gelu_tanh").index(config.activation),
         rms_norm_eps=config.rms_norm_eps,
+        embedding_scale=float(torch.tensor(config.embedding_scale).to(dtype)),
+        score_scale=config.score_scale,
     )
+
+
+def _layers_of(config: ModelConfig) -> ctypes.Array[LayerStruct]:
+    return (LayerStruct * config.num_layers)(
+        *(
+            LayerStruct(
+                rope=0 if layer.rope is None else config.ropes.index(layer.rope),
+                rotary_dim=0 if layer.rope is None else layer.rope.rotary_dim or config.head_dim,
+                window=_NO_WINDOW if layer.window is None else layer.window,
+                num_experts=0 if layer.experts is None else layer.experts.num_experts,
+                num_used=0 if layer.experts is None else layer.experts.num_used,
+                expert_size=0 if layer.experts is None else layer.experts.intermediate_size,
+                is_normalised=layer.experts is not None and layer.experts.is_normalised,
+            )
+            for layer in config.layers
+        )
+    )
+
+
+def _addresses(tensors: list[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(address(tensor) for tensor in tensors))
 
 
 def _is_tree(segment: Segment) -> bool:

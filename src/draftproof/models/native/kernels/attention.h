@@ -4,9 +4,10 @@
 // chunks of CHUNK keys counted from the sequence's first token; a score is eight lane sums over the head dimension
 // (elements in the order of load_half), added by `sum_lanes`; per chunk the running maximum, sum and output are
 // rescaled (the online softmax of Milakov & Gimelshein, 2018), then the chunk's values are added key by key, each
-// with one fma. A path in a tree is taken in the same chunks as the same tokens in a chain, so it gets the same bits.
+// with one fma. Where a layer has a window, a chunk that it cuts begins with the first key that is seen. A path in a tree is taken in the same chunks as the same tokens in a chain, so it gets the same bits.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "memory.h"
@@ -33,15 +34,18 @@ template <class T> struct Cache {
     }
 };
 
-// Rotates one head (halves layout: element i with element i + head_dim / 2) and scales it.
-inline void rotate(const float* from, float* to, const float* cos, const float* sin, int head_dim, float scale) {
-    const int half = head_dim / 2;
+// Rotates the first rotary_dim elements of a head (halves layout: element i with element i + rotary_dim / 2; 0: none)
+// and scales all.
+inline void rotate(const float* from, float* to, const float* cos, const float* sin, int rotary_dim, int head_dim,
+                   float scale) {
+    const int half = rotary_dim / 2;
     for (int d = 0; d < half; d += LANES) {
         const vec8 a = load<vec8>(from + d), b = load<vec8>(from + half + d);
         const vec8 c = load<vec8>(cos + d), s = load<vec8>(sin + d);
         store(to + d, fma(a, c, -(b * s)) * splat<vec8>(scale));
         store(to + half + d, fma(b, c, a * s) * splat<vec8>(scale));
     }
+    for (int d = rotary_dim; d < head_dim; d += LANES) store(to + d, load<vec8>(from + d) * splat<vec8>(scale));
 }
 
 // Up to CHUNK keys of one cache head, in order; the keys are padded with repetitions to whole vectors of scores.
@@ -49,6 +53,20 @@ template <class T> struct Chunk {
     const T* keys[CHUNK];
     const T* values[CHUNK];
     int first, count;
+
+    void pad() {
+        for (int key = count; key % LANES; ++key) keys[key] = keys[count - 1];
+    }
+    // The same without the keys before that one.
+    Chunk without(int before) const {
+        const int skipped = before - first;
+        Chunk rest;
+        std::copy(keys + skipped, keys + count, rest.keys);
+        std::copy(values + skipped, values + count, rest.values);
+        rest.first = before, rest.count = count - skipped;
+        rest.pad();
+        return rest;
+    }
 };
 
 // Asks memory for the next chunk while this one is worked on: one line of it every so many steps of the work. Many
@@ -85,19 +103,21 @@ struct Queries {
     float* scores;   // [num][CHUNK]
     float* maximum;  // [num]
     float* sum;      // [num]
-    int* visible;    // [num] keys that a query sees, counted from the sequence's first token
+    int* visible;    // [num] keys up to the last one that a query sees, counted from the sequence's first token
+    int* start;      // [num] the first key that it sees
     int num, head_dim;
 
-    static size_t floats(int num, int head_dim) { return size_t(num) * (2 * head_dim + CHUNK + 3); }
+    static size_t floats(int num, int head_dim) { return size_t(num) * (2 * head_dim + CHUNK + 4); }
 
     Queries(float* memory, int num, int head_dim)
         : q(memory), out(q + num * head_dim), scores(out + num * head_dim), maximum(scores + num * CHUNK),
-          sum(maximum + num), visible(reinterpret_cast<int*>(sum + num)), num(num), head_dim(head_dim) {}
+          sum(maximum + num), visible(reinterpret_cast<int*>(sum + num)), start(visible + num), num(num),
+          head_dim(head_dim) {}
 
     Queries part(int first, int count) const {
         Queries sub = *this;
         sub.q += first * head_dim, sub.out += first * head_dim, sub.scores += first * CHUNK;
-        sub.maximum += first, sub.sum += first, sub.visible += first, sub.num = count;
+        sub.maximum += first, sub.sum += first, sub.visible += first, sub.start += first, sub.num = count;
         return sub;
     }
     void clear() {
@@ -251,13 +271,30 @@ inline void attend_tile(const Chunk<T>& chunk, const Queries& queries, Ahead<T>&
 
 // Each query attends to those keys of the chunk that it sees; `next` is the chunk after it, or null.
 template <class T> inline void attend(const Chunk<T>& chunk, const Queries& queries, const Chunk<T>* next) {
+    const auto sees_some = [&](int query) {
+        return queries.visible[query] > chunk.first && queries.start[query] < chunk.first + chunk.count;
+    };
+    const auto sees_first = [&](int query) { return sees_some(query) && queries.start[query] <= chunk.first; };
     int query = 0;
-    while (queries.visible[query] <= chunk.first) ++query;  // rows that see nothing of it; the last one does
+    while (query < queries.num && !sees_some(query)) ++query;
+    if (query == queries.num) return;
     // Steps of a tile: those of the scores, then one for every key and 16 * PAIRS elements.
     const int num_tiles = (queries.num - query + 1) / 2;
     Ahead<T> ahead(next, queries.head_dim, num_tiles * CHUNK * queries.head_dim / 32);
-    for (; query + 2 <= queries.num; query += 2) attend_tile<T, 2>(chunk, queries.part(query, 2), ahead);
-    if (query < queries.num) attend_tile<T, 1>(chunk, queries.part(query, 1), ahead);
+    while (query < queries.num) {
+        if (!sees_some(query)) {
+            ++query;
+        } else if (!sees_first(query)) {
+            attend_tile<T, 1>(chunk.without(queries.start[query]), queries.part(query, 1), ahead);
+            ++query;
+        } else if (query + 1 < queries.num && sees_first(query + 1)) {
+            attend_tile<T, 2>(chunk, queries.part(query, 2), ahead);
+            query += 2;
+        } else {
+            attend_tile<T, 1>(chunk, queries.part(query, 1), ahead);
+            ++query;
+        }
+    }
 }
 
 }  // namespace dp

@@ -23,14 +23,17 @@ struct Batch {
     const int64_t* block_ids;
     const int64_t* parent_rows;    // [num_rows] within the segment; null when all segments are chains
     const uint8_t* is_tree;        // [num_segments]; null when all segments are chains
-    const float* cos;              // [num_positions][head_dim / 2] rotary tables
-    const float* sin;
+    const float* const* cos;       // [num_ropes] rotary tables, [num_positions][rotary_dim / 2] each
+    const float* const* sin;
     int64_t num_rows, num_logit_rows, num_segments, num_positions;
 };
 
 struct Row {
     int segment, num_visible;  // visible keys, its own included
     size_t path;               // where its ancestors below the context start in Plan::paths (trees only)
+
+    // First key that it sees in a layer with that window.
+    int start(int window) const { return num_visible > window ? num_visible - window : 0; }
 };
 
 struct Segment {

@@ -72,25 +72,30 @@ Floats read_floats(const void* source, int type, size_t count, size_t size) {
 }
 
 // Which tensor of a model is being loaded; mirrors draftproof.models.tensors.Part.
-enum Part { EMBEDDING, HEAD, FINAL_NORM, INPUT_NORM, POST_NORM, Q, K, V, O, GATE, UP, DOWN,
-            Q_BIAS, K_BIAS, V_BIAS, O_BIAS, GATE_BIAS, UP_BIAS, DOWN_BIAS };
+enum Part { EMBEDDING, HEAD, FINAL_NORM, INPUT_NORM, MLP_NORM, Q, K, V, O, GATE, UP, DOWN,
+            Q_BIAS, K_BIAS, V_BIAS, O_BIAS, GATE_BIAS, UP_BIAS, DOWN_BIAS,
+            Q_NORM, K_NORM, ATTENTION_POST_NORM, MLP_POST_NORM, ROUTER };
 
 class AnyModel {
   public:
     virtual ~AnyModel() = default;
-    virtual void load_part(int part, int layer, const void* source, int type) = 0;
+    virtual void load_part(int part, int layer, int expert, const void* source, int type) = 0;
     virtual void forward(const Batch& batch, void* cache, int64_t num_blocks, float* logits, bool reference) = 0;
     virtual void linears_only(int num_rows) = 0;
 };
 
 template <class T> class Model final : public AnyModel {
   public:
-    explicit Model(const Shape& shape) : weights_(shape) {}
+    Model(const Shape& shape, const LayerShape* layers) : weights_(shape, layers) {}
 
-    void load_part(int part, int layer, const void* source, int type) override {
+    void load_part(int part, int layer, int expert, const void* source, int type) override {
         const Shape& s = weights_.shape;
         Layer& l = weights_.layers[layer];
-        const int hidden = s.hidden_size, q = weights_.q_size, kv = weights_.kv_size, inter = s.intermediate_size;
+        const bool has_experts = l.shape.num_experts > 0;
+        Linear& gate_up = has_experts ? l.expert_gate_up[expert] : l.gate_up;
+        Linear& down = has_experts ? l.expert_down[expert] : l.down;
+        const int hidden = s.hidden_size, q = weights_.q_size, kv = weights_.kv_size;
+        const int inter = has_experts ? l.shape.expert_size : s.intermediate_size;
         auto storage = [&](int inputs, int channels) {
             return pack_any<T>(weights_.arena, inputs, channels, source, type, s.num_threads);
         };
@@ -102,23 +107,28 @@ template <class T> class Model final : public AnyModel {
             linear.bias.resize(total);
             std::copy(values.begin(), values.end(), linear.bias.begin() + offset);
         };
-        auto norm = [&](Floats& to) { to = read_floats(source, type, hidden, round_up(hidden, LANES)); };
+        auto norm = [&](Floats& to, int size) { to = read_floats(source, type, size, round_up(size, LANES)); };
         switch (part) {
             case EMBEDDING:
                 weights_.embedding = storage(hidden, s.vocab_size);
                 if (s.tie_embeddings) weights_.head.add(weights_.embedding, 0);
                 return;
             case HEAD: return matrix(weights_.head, hidden, s.vocab_size);
-            case FINAL_NORM: return norm(weights_.final_norm);
-            case INPUT_NORM: return norm(l.input_norm);
-            case POST_NORM: return norm(l.post_norm);
+            case FINAL_NORM: return norm(weights_.final_norm, hidden);
+            case INPUT_NORM: return norm(l.input_norm, hidden);
+            case MLP_NORM: return norm(l.mlp_norm, hidden);
+            case ATTENTION_POST_NORM: return norm(l.attention_post_norm, hidden);
+            case MLP_POST_NORM: return norm(l.mlp_post_norm, hidden);
+            case Q_NORM: return norm(l.q_norm, s.head_dim);
+            case K_NORM: return norm(l.k_norm, s.head_dim);
             case Q: return matrix(l.qkv, hidden, q);
             case K: return matrix(l.qkv, hidden, kv, q);
             case V: return matrix(l.qkv, hidden, kv, q + kv);
             case O: return matrix(l.o, q, hidden);
-            case GATE: return matrix(l.gate_up, hidden, inter);
-            case UP: return matrix(l.gate_up, hidden, inter, inter);
-            case DOWN: return matrix(l.down, inter, hidden);
+            case ROUTER: return matrix(l.router, hidden, l.shape.num_experts);
+            case GATE: return matrix(gate_up, hidden, inter);
+            case UP: return matrix(gate_up, hidden, inter, inter);
+            case DOWN: return matrix(down, inter, hidden);
             case Q_BIAS: return bias(l.qkv, q, q + 2 * kv);
             case K_BIAS: return bias(l.qkv, kv, q + 2 * kv, q);
             case V_BIAS: return bias(l.qkv, kv, q + 2 * kv, q + kv);
@@ -157,8 +167,16 @@ template <class T> class Model final : public AnyModel {
             for (const Layer& l : weights_.layers) {
                 product(l.qkv, space_.qkv);
                 product(l.o, space_.hidden);
-                product(l.gate_up, space_.gate_up);
-                product(l.down, space_.hidden);
+                if (l.shape.num_experts) {
+                    product(l.router, space_.scores);
+                    for (int expert = 0; expert < l.shape.num_used; ++expert) {
+                        product(l.expert_gate_up[expert], space_.visit_gate_up);
+                        product(l.expert_down[expert], space_.visited);
+                    }
+                } else {
+                    product(l.gate_up, space_.gate_up);
+                    product(l.down, space_.hidden);
+                }
             }
             product(weights_.head, logits);
         };
@@ -247,17 +265,18 @@ const char* dp_description() {
 
 int32_t dp_panel_channels() { return dp::PANEL; }
 
-const char* dp_model_new(const dp::Shape* shape, int32_t is_bf16, void** model) {
+const char* dp_model_new(const dp::Shape* shape, const dp::LayerShape* layers, int32_t is_bf16, void** model) {
     return dp::guarded([&] {
-        *model = is_bf16 ? static_cast<dp::AnyModel*>(new dp::Model<dp::bf16>(*shape))
-                         : static_cast<dp::AnyModel*>(new dp::Model<float>(*shape));
+        *model = is_bf16 ? static_cast<dp::AnyModel*>(new dp::Model<dp::bf16>(*shape, layers))
+                         : static_cast<dp::AnyModel*>(new dp::Model<float>(*shape, layers));
     });
 }
 
 void dp_model_free(void* model) { delete static_cast<dp::AnyModel*>(model); }
 
-const char* dp_model_load(void* model, int32_t part, int32_t layer, const void* source, int32_t source_type) {
-    return dp::guarded([&] { static_cast<dp::AnyModel*>(model)->load_part(part, layer, source, source_type); });
+const char* dp_model_load(void* model, int32_t part, int32_t layer, int32_t expert, const void* source,
+                          int32_t source_type) {
+    return dp::guarded([&] { static_cast<dp::AnyModel*>(model)->load_part(part, layer, expert, source, source_type); });
 }
 
 const char* dp_model_forward(void* model, const dp::Batch* batch, void* cache, int64_t num_blocks, float* logits,

@@ -110,20 +110,40 @@ struct Linear {
     }
 };
 
-// out (+)= linear(x). Threads share the panels of all pieces; a barrier must follow.
-inline void multiply(Team& team, const Linear& linear, const Input& x, int num_rows, const Rows& out, bool is_added) {
+// A product: out (+)= linear(x).
+struct Product {
+    const Linear* linear;
+    Input x;
+    int num_rows;
+    Rows out;
+    bool is_added;
+};
+
+// Threads share the panels of all pieces of all products; a barrier must follow.
+inline void multiply(Team& team, const Product* products, int num_products) {
     int total = 0;
-    for (const Linear::Piece& piece : linear.pieces) total += piece.storage->num_panels();
+    for (int index = 0; index < num_products; ++index)
+        for (const Linear::Piece& piece : products[index].linear->pieces) total += piece.storage->num_panels();
     team.share(total, [&](int first, int last) {
-        for (const Linear::Piece& piece : linear.pieces) {
-            const int panels = piece.storage->num_panels();
-            const int begin = first < 0 ? 0 : first, end = last < panels ? last : panels;
-            const float* bias = linear.bias.empty() ? nullptr : linear.bias.data() + piece.offset;
-            if (begin < end)
-                piece.storage->multiply(begin, end, x, num_rows, {{out.data + piece.offset, out.stride}, bias, is_added});
-            first -= panels, last -= panels;
+        for (int index = 0; index < num_products && last > 0; ++index) {
+            const Product& p = products[index];
+            const float* bias = p.linear->bias.empty() ? nullptr : p.linear->bias.data();
+            for (const Linear::Piece& piece : p.linear->pieces) {
+                const int panels = piece.storage->num_panels();
+                const int begin = first < 0 ? 0 : first, end = last < panels ? last : panels;
+                if (begin < end)
+                    piece.storage->multiply(begin, end, p.x, p.num_rows,
+                                            {{p.out.data + piece.offset, p.out.stride},
+                                             bias ? bias + piece.offset : nullptr, p.is_added});
+                first -= panels, last -= panels;
+            }
         }
     });
+}
+
+inline void multiply(Team& team, const Linear& linear, const Input& x, int num_rows, const Rows& out, bool is_added) {
+    const Product product{&linear, x, num_rows, out, is_added};
+    multiply(team, &product, 1);
 }
 
 }  // namespace dp

@@ -1,4 +1,4 @@
-// A decoder of the Llama family: its packed weights and one whole forward pass as a single parallel job.
+// A decoder as `ModelConfig` describes it: its packed weights and one whole forward pass as a single parallel job.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "attention.h"
 #include "batch.h"
+#include "experts.h"
 #include "int8.h"
 #include "linear.h"
 
@@ -15,11 +16,20 @@ namespace dp {
 // Mirrors draftproof.models.native.library.ShapeStruct.
 struct Shape {
     int32_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-    int32_t tie_embeddings, qkv_bias, o_bias, mlp_bias, num_threads;
-    float rms_norm_eps;
+    int32_t tie_embeddings, qkv_bias, o_bias, mlp_bias, num_threads, activation;
+    float rms_norm_eps, embedding_scale, score_scale;
+};
+
+enum Activation { SILU, GELU_TANH };
+
+// Mirrors draftproof.models.native.library.LayerStruct.
+struct LayerShape {
+    int32_t rope, rotary_dim, window;                                 // no rope: rotary_dim 0
+    int32_t num_experts, num_used, expert_size, is_normalised;        // no experts: 0
 };
 
 constexpr int MAX_HEAD_DIM = 512;
+constexpr float GELU_CUBE = 0.044715f, GELU_SLOPE = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr size_t OWN_FLOATS = 24 << 10;  // up to so many inputs every thread makes for itself, which saves a barrier
 
 // out = x / rms(x) * weight. The sum of squares runs in 4 x 8 lanes, element i in lane i mod 32; x is padded with
@@ -37,9 +47,13 @@ inline void rms_norm(const float* x, const float* weight, float* out, int size, 
         store(out + index, load<vec8>(x + index) * scale * load<vec8>(weight + index));
 }
 
+// Norms that a model does not have are empty.
 struct Layer {
-    Floats input_norm, post_norm;
+    LayerShape shape;
+    Floats input_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
     Linear qkv, o, gate_up, down;  // gate_up: the gate's channels, then those of up
+    Linear router;
+    std::vector<Linear> expert_gate_up, expert_down;
 };
 
 struct Weights {
@@ -51,13 +65,29 @@ struct Weights {
     Linear head;
     std::shared_ptr<const Storage> embedding;  // that of `head` when they are tied
 
-    explicit Weights(const Shape& s)
-        : shape(s), q_size(s.num_heads * s.head_dim), kv_size(s.num_kv_heads * s.head_dim), layers(s.num_layers) {}
+    Weights(const Shape& s, const LayerShape* layer_shapes)
+        : shape(s), q_size(s.num_heads * s.head_dim), kv_size(s.num_kv_heads * s.head_dim), layers(s.num_layers) {
+        for (int layer = 0; layer < s.num_layers; ++layer) {
+            Layer& l = layers[layer];
+            l.shape = layer_shapes[layer];
+            l.expert_gate_up.resize(l.shape.num_experts), l.expert_down.resize(l.shape.num_experts);
+        }
+    }
+
+    // The largest of that number over all layers.
+    int most(int32_t LayerShape::*number) const {
+        int32_t most = 0;
+        for (const Layer& l : layers) most = std::max(most, l.shape.*number);
+        return most;
+    }
 };
 
 // Activations of one pass. Strides are padded so that kernels may write whole vectors, and not a power of two.
 struct Workspace {
     Rows hidden, qkv, attended, gate_up;
+    Rows branch;                          // what attention or MLP gave, before it is added
+    Rows scores, visit_gate_up, visited;  // of experts: by row, by visit, by visit
+    Routing routing;
     Input input;  // of the next product, where threads share the making of it
 
     // What each thread has to itself.
@@ -72,6 +102,15 @@ struct Workspace {
         qkv = rows(qkv_, num_rows, w.q_size + 2 * w.kv_size);
         attended = rows(attended_, num_rows, w.q_size);
         gate_up = rows(gate_up_, num_rows, 2 * s.intermediate_size);
+        branch = rows(branch_, num_rows, s.hidden_size);
+        const int expert_size = w.most(&LayerShape::expert_size);
+        const size_t num_visits = size_t(num_rows) * w.most(&LayerShape::num_used);
+        scores = rows(scores_, num_rows, w.most(&LayerShape::num_experts));
+        visit_gate_up = rows(visit_gate_up_, num_visits, 2 * expert_size);
+        visited = rows(visited_, num_visits, s.hidden_size);
+        const int visit_inputs = std::max(s.hidden_size, expert_size);
+        visit_floats_ = rows(visit_input_, num_visits, visit_inputs).data;
+        visit_blocks_ = visit_blocks_buffer_.at_least(num_visits * blocks_of(visit_inputs) + 1);
         const int widest = std::max({s.hidden_size, w.q_size, s.intermediate_size});
         const int most = std::max(num_rows, num_logit_rows);
         input = {rows(input_, most, widest), {blocks_.at_least(most * blocks_of(widest)), blocks_of(widest)}};
@@ -91,24 +130,31 @@ struct Workspace {
         return {{{floats, stride_of(num_inputs)}, {blocks, blocks_of(num_inputs)}}, floats + own_floats_count_};
     }
 
+    // Memory for the inputs of one expert, whose visits begin at `first`.
+    Input visit_input(int num_inputs, int first) const {
+        return {{visit_floats_ + first * stride_of(num_inputs), stride_of(num_inputs)},
+                {visit_blocks_ + first * blocks_of(num_inputs), blocks_of(num_inputs)}};
+    }
+
     static size_t stride_of(int size) { return round_up(size, 64) + 16; }
     static size_t blocks_of(int size) { return (size + BLOCK_INPUTS - 1) / BLOCK_INPUTS; }
 
   private:
-    static Rows rows(Buffer<float>& buffer, int num_rows, int size) {
+    static Rows rows(Buffer<float>& buffer, size_t num_rows, int size) {
         return {buffer.at_least(stride_of(size) * num_rows), stride_of(size)};
     }
     Buffer<float> hidden_, qkv_, attended_, gate_up_, input_, own_floats_buffer_;
-    Buffer<Int8Block> blocks_, own_blocks_buffer_;
+    Buffer<float> branch_, scores_, visit_gate_up_, visited_, visit_input_;
+    Buffer<Int8Block> blocks_, own_blocks_buffer_, visit_blocks_buffer_;
     size_t own_floats_count_, own_stride_, own_blocks_stride_;
-    float* own_floats_;
-    Int8Block* own_blocks_;
+    float *own_floats_, *visit_floats_;
+    Int8Block *own_blocks_, *visit_blocks_;
 };
 
 // One pass: what every thread of the team needs.
 template <class T> class Forward {
   public:
-    Forward(const Weights& weights, const Plan& plan, const Batch& batch, const Workspace& space,
+    Forward(const Weights& weights, const Plan& plan, const Batch& batch, Workspace& space,
             const Cache<T>& cache, float* logits)
         : w_(weights), s_(weights.shape), plan_(plan), batch_(batch), space_(space), cache_(cache), logits_(logits),
           num_rows_(int(batch.num_rows)) {}
@@ -120,10 +166,7 @@ template <class T> class Forward {
         team.barrier();
         for (int layer = 0; layer < s_.num_layers; ++layer) {
             const Layer& l = w_.layers[layer];
-            const auto norm_with = [&](const Floats& weight) {
-                return [&](int row, float* to) { norm(space_.hidden.row(row), weight, to); };
-            };
-            apply(team, thread, l.qkv, num_rows_, space_.qkv, false, norm_with(l.input_norm));
+            apply(team, thread, l.qkv, num_rows_, space_.qkv, false, normed_by(l.input_norm));
             team.share(num_rows_ * s_.num_kv_heads, [&](int first, int last) {
                 for (int index = first; index < last; ++index) write_cache(layer, index);
             });
@@ -133,11 +176,17 @@ template <class T> class Forward {
                 for (int item = first; item < last; ++item) attend_item(layer, plan_.items[item], queries);
             });
             team.barrier();
-            apply(team, thread, l.o, num_rows_, space_.hidden, true, [&](int row, float* to) {
+            apply_to_stream(team, thread, l.o, l.attention_post_norm, [&](int row, float* to) {
                 std::memcpy(to, space_.attended.row(row), w_.q_size * sizeof(float));
             });
-            apply(team, thread, l.gate_up, num_rows_, space_.gate_up, false, norm_with(l.post_norm));
-            apply(team, thread, l.down, num_rows_, space_.hidden, true, [&](int row, float* to) { gate(row, to); });
+            if (l.shape.num_experts) {
+                mix_experts(team, thread, l);
+                continue;
+            }
+            apply(team, thread, l.gate_up, num_rows_, space_.gate_up, false, normed_by(l.mlp_norm));
+            apply_to_stream(team, thread, l.down, l.mlp_post_norm, [&](int row, float* to) {
+                gate(space_.gate_up.row(row), s_.intermediate_size, to);
+            });
         }
         apply(team, thread, w_.head, int(batch_.num_logit_rows), {logits_, size_t(s_.vocab_size)}, false,
               [&](int index, float* to) { norm(space_.hidden.row(int(batch_.logit_rows[index])), w_.final_norm, to); });
@@ -147,6 +196,8 @@ template <class T> class Forward {
     void embed(int row) {
         float* to = space_.hidden.row(row);
         w_.embedding->read_channel(int(batch_.token_ids[row]), to);
+        if (s_.embedding_scale != 1.0f)
+            for (int k = 0; k < s_.hidden_size; ++k) to[k] = to_float(from_float<T>(to[k] * s_.embedding_scale));
         for (size_t k = s_.hidden_size; k < space_.hidden.stride; ++k) to[k] = 0.0f;
     }
 
@@ -154,14 +205,101 @@ template <class T> class Forward {
         rms_norm(x, weight.data(), to, s_.hidden_size, s_.rms_norm_eps);
     }
 
-    // silu(gate) * up
-    void gate(int row, float* to) const {
-        const float *gate = space_.gate_up.row(row), *up = gate + s_.intermediate_size;
+    // Writes a row of the stream, normed.
+    auto normed_by(const Floats& weight) const {
+        return [this, &weight](int row, float* to) { norm(space_.hidden.row(row), weight, to); };
+    }
+
+    // activation(gate) * up, where `from` holds `size` channels of the gate and then those of up.
+    void gate(const float* from, int size, float* to) const {
         const vecw one = splat<vecw>(1.0f);
-        for (int k = 0; k < s_.intermediate_size; k += WIDE) {
-            const vecw value = load<vecw>(gate + k);
-            store(to + k, value / (one + exp_of(-value)) * load<vecw>(up + k));
+        for (int k = 0; k < size; k += WIDE) {
+            const vecw value = load<vecw>(from + k);
+            vecw exponent = -value;
+            if (s_.activation == GELU_TANH)
+                exponent = fma(value * value * value, splat<vecw>(GELU_CUBE), value) * splat<vecw>(-GELU_SLOPE);
+            store(to + k, value / (one + exp_of(exponent)) * load<vecw>(from + size + k));
         }
+    }
+
+    // Adds linear(rows), normed where there is such a norm, to the stream.
+    template <class Make>
+    void apply_to_stream(Team& team, int thread, const Linear& linear, const Floats& post_norm, Make make) {
+        const bool is_direct = post_norm.empty();
+        apply(team, thread, linear, num_rows_, is_direct ? space_.hidden : space_.branch, is_direct, make);
+        if (is_direct) return;
+        team.share(num_rows_, [&](int first, int last) {
+            for (int row = first; row < last; ++row) add_branch(row, post_norm);
+        });
+        team.barrier();
+    }
+
+    void add_branch(int row, const Floats& post_norm) {
+        float *branch = space_.branch.row(row), *to = space_.hidden.row(row);
+        if (!post_norm.empty()) norm(branch, post_norm, branch);
+        for (int k = 0; k < s_.hidden_size; k += LANES) store(to + k, load<vec8>(to + k) + load<vec8>(branch + k));
+    }
+
+    // The MLP of a layer with experts: each row goes through a few, all rows of an expert through it together.
+    void mix_experts(Team& team, int thread, const Layer& l) {
+        Routing& routing = space_.routing;
+        apply(team, thread, l.router, num_rows_, space_.scores, false, normed_by(l.mlp_norm));
+        if (thread == 0)
+            routing.make(space_.scores, num_rows_, l.shape.num_experts, l.shape.num_used, l.shape.is_normalised);
+        team.barrier();
+        apply_by_visit(team, l.expert_gate_up, s_.hidden_size, space_.visit_gate_up, [&](int visit, float* to) {
+            norm(space_.hidden.row(routing.visits[visit].row), l.mlp_norm, to);
+        });
+        apply_by_visit(team, l.expert_down, l.shape.expert_size, space_.visited, [&](int visit, float* to) {
+            gate(space_.visit_gate_up.row(visit), l.shape.expert_size, to);
+        });
+        team.share(num_rows_, [&](int first, int last) {
+            for (int row = first; row < last; ++row) {
+                sum_visits(row);
+                add_branch(row, l.mlp_post_norm);
+            }
+        });
+        team.barrier();
+    }
+
+    // out = the visit's expert times what make(visit, to) writes.
+    template <class Make>
+    void apply_by_visit(Team& team, const std::vector<Linear>& experts, int num_inputs, const Rows& out, Make make) {
+        const Routing& routing = space_.routing;
+        team.share(int(routing.visits.size()), [&](int first, int last) {
+            for (int visit = first; visit < last; ++visit) {
+                const int expert = routing.visits[visit].expert, base = routing.first_visit[expert];
+                const Input input = space_.visit_input(num_inputs, base);
+                float* floats = input.floats.row(visit - base);
+                make(visit, floats);
+                if (experts[expert].reads_blocks()) quantize_row(floats, num_inputs, input.blocks.row(visit - base));
+            }
+        });
+        std::vector<Product> products;
+        for (int expert = 0; expert < int(experts.size()); ++expert) {
+            const int first = routing.first_visit[expert], num_rows = routing.num_visits(expert);
+            if (num_rows == 0) continue;
+            const Rows to{out.row(first), out.stride};
+            products.push_back({&experts[expert], space_.visit_input(num_inputs, first), num_rows, to, false});
+        }
+        team.barrier();
+        multiply(team, products.data(), int(products.size()));
+        team.barrier();
+    }
+
+    // branch = the results of a row's visits times their weights.
+    void sum_visits(int row) {
+        const Routing& routing = space_.routing;
+        float* to = space_.branch.row(row);
+        for (int k = 0; k < s_.hidden_size; k += LANES) {
+            vec8 sum = {};
+            for (int rank = 0; rank < routing.num_used; ++rank) {
+                const int visit = routing.of_row[size_t(row) * routing.num_used + rank];
+                sum = fma(load<vec8>(space_.visited.row(visit) + k), splat<vec8>(routing.visits[visit].weight), sum);
+            }
+            store(to + k, sum);
+        }
+        for (size_t k = s_.hidden_size; k < space_.branch.stride; ++k) to[k] = 0.0f;
     }
 
     // out (+)= linear(rows), where make(row, to) writes one of its input rows; then all threads meet. A few inputs
@@ -189,8 +327,21 @@ template <class T> class Forward {
         team.barrier();
     }
 
-    const float* cos_of(int row) const { return batch_.cos + batch_.positions[row] * (s_.head_dim / 2); }
-    const float* sin_of(int row) const { return batch_.sin + batch_.positions[row] * (s_.head_dim / 2); }
+    // A head of queries or keys: normed where the model does so, rotated where the layer does, scaled.
+    void prepare_head(int layer, int row, const float* head, const Floats& weight, float scale, float* to) const {
+        const LayerShape& l = w_.layers[layer].shape;
+        alignas(LINE_BYTES) float normed[MAX_HEAD_DIM];
+        if (!weight.empty()) {
+            std::memset(normed, 0, sizeof(normed));
+            std::memcpy(normed, head, s_.head_dim * sizeof(float));
+            rms_norm(normed, weight.data(), normed, s_.head_dim, s_.rms_norm_eps);
+            head = normed;
+        }
+        const int64_t offset = batch_.positions[row] * (l.rotary_dim / 2);
+        const float* cos = l.rotary_dim ? batch_.cos[l.rope] + offset : nullptr;
+        const float* sin = l.rotary_dim ? batch_.sin[l.rope] + offset : nullptr;
+        rotate(head, to, cos, sin, l.rotary_dim, s_.head_dim, scale);
+    }
 
     void write_cache(int layer, int index) {
         const int row = index / s_.num_kv_heads, kv_head = index % s_.num_kv_heads;
@@ -198,7 +349,7 @@ template <class T> class Forward {
         const int slot = segment.context_len + row - segment.first_row;
         const float* from = space_.qkv.row(row) + w_.q_size + kv_head * s_.head_dim;
         alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
-        rotate(from, rotated, cos_of(row), sin_of(row), s_.head_dim, 1.0f);
+        prepare_head(layer, row, from, w_.layers[layer].k_norm, 1.0f, rotated);
         T* key = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
         T* value = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
         for (int d = 0; d < s_.head_dim; d += LANES) {
@@ -222,7 +373,7 @@ template <class T> class Forward {
                 chunk.keys[key] = keys, chunk.values[key] = values;
             }
         }
-        for (int key = chunk.count; key % LANES; ++key) chunk.keys[key] = chunk.keys[chunk.count - 1];
+        chunk.pad();
     }
 
     // The queries attend to what they see of keys first .. end of `row`; the next chunk is on its way meanwhile.
@@ -240,30 +391,36 @@ template <class T> class Forward {
 
     void attend_item(int layer, const Item& item, float* own) const {
         const Segment& segment = plan_.segments[item.segment];
-        const int heads = item.last_head - item.first_head;
+        const int heads = item.last_head - item.first_head, window = w_.layers[layer].shape.window;
         Queries queries(own, (item.last_row - item.first_row) * heads, s_.head_dim);
         queries.clear();
         for (int query = 0; query < queries.num; ++query)
-            set_query(item.first_row + query / heads, item.first_head + query % heads, queries, query);
+            set_query(layer, item.first_row + query / heads, item.first_head + query % heads, queries, query);
+        int start = plan_.rows[item.first_row].start(window);  // the first key that any of the rows sees
+        for (int row = item.first_row; row < item.last_row; ++row)
+            start = std::min(start, plan_.rows[row].start(window));
+        start = start / CHUNK * CHUNK;
         if (!segment.is_tree) {
             const Row& last = plan_.rows[item.last_row - 1];
-            attend_range(layer, item, last, 0, last.num_visible, queries);
+            attend_range(layer, item, last, start, last.num_visible, queries);
         } else {  // whole chunks of the context together, those with other branches in them each row by itself
             const int shared = segment.context_len / CHUNK * CHUNK;
-            attend_range(layer, item, plan_.rows[item.first_row], 0, shared, queries);
-            for (int row = item.first_row; row < item.last_row; ++row)
-                attend_range(layer, item, plan_.rows[row], shared, plan_.rows[row].num_visible,
+            attend_range(layer, item, plan_.rows[item.first_row], start, shared, queries);
+            for (int row = item.first_row; row < item.last_row; ++row) {
+                const int first = std::max(shared, plan_.rows[row].start(window) / CHUNK * CHUNK);
+                attend_range(layer, item, plan_.rows[row], first, plan_.rows[row].num_visible,
                              queries.part((row - item.first_row) * heads, heads));
+            }
         }
         for (int query = 0; query < queries.num; ++query)
             put_output(item.first_row + query / heads, item.first_head + query % heads, queries, query);
     }
 
-    void set_query(int row, int head, const Queries& queries, int query) const {
+    void set_query(int layer, int row, int head, const Queries& queries, int query) const {
         const int hd = s_.head_dim;
         alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
-        rotate(space_.qkv.row(row) + head * hd, rotated, cos_of(row), sin_of(row), hd,
-               1.0f / __builtin_sqrtf(float(hd)));
+        const Layer& l = w_.layers[layer];
+        prepare_head(layer, row, space_.qkv.row(row) + head * hd, l.q_norm, s_.score_scale, rotated);
         for (int d = 0; d < hd; d += 2 * LANES) {
             vec8 first, second;
             to_halves<T>(rotated + d, first, second);
@@ -271,6 +428,7 @@ template <class T> class Forward {
             store(queries.q + query * hd + d + LANES, second);
         }
         queries.visible[query] = plan_.rows[row].num_visible;
+        queries.start[query] = plan_.rows[row].start(l.shape.window);
     }
 
     void put_output(int row, int head, const Queries& queries, int query) const {
@@ -286,7 +444,7 @@ template <class T> class Forward {
     const Shape& s_;
     const Plan& plan_;
     const Batch& batch_;
-    const Workspace& space_;
+    Workspace& space_;
     const Cache<T>& cache_;
     float* logits_;
     const int num_rows_;

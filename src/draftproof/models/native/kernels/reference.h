@@ -105,13 +105,14 @@ inline Floats reference_linear(const Linear& linear, const Floats& x) {
     return out;
 }
 
-inline Floats reference_rotate(const float* x, const float* cos, const float* sin, int head_dim, float scale) {
-    const int half = head_dim / 2;
-    Floats out(head_dim);
+inline Floats reference_rotate(const Floats& x, const float* cos, const float* sin, int rotary_dim, float scale) {
+    const int half = rotary_dim / 2;
+    Floats out(x.size());
     for (int d = 0; d < half; ++d) {
         out[d] = std::fmaf(x[d], cos[d], -(x[half + d] * sin[d])) * scale;
         out[half + d] = std::fmaf(x[half + d], cos[d], x[d] * sin[d]) * scale;
     }
+    for (size_t d = rotary_dim; d < x.size(); ++d) out[d] = x[d] * scale;
     return out;
 }
 
@@ -126,14 +127,15 @@ template <class T> float reference_score(const Floats& q, const T* key) {
     return reference_sum_lanes(lanes);
 }
 
-// Attention of one query to its keys; `slots` are the slots of its visible keys in order.
+// Attention of one query to its keys; `slots` are the slots of its path's keys in order, of which it sees those from
+// `start` on.
 template <class T>
 Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int kv_head, const Segment& segment,
-                        const std::vector<int>& slots) {
+                        const std::vector<int>& slots, size_t start) {
     Floats out(q.size(), 0.0f);
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0.0f;
-    for (size_t begin = 0; begin < slots.size(); begin += CHUNK) {
-        const size_t count = std::min(slots.size() - begin, size_t(CHUNK));
+    for (size_t chunk = start / CHUNK * CHUNK; chunk < slots.size(); chunk += CHUNK) {
+        const size_t begin = std::max(chunk, start), count = std::min(slots.size(), chunk + CHUNK) - begin;
         float p[CHUNK], lanes[8] = {};
         const float old_maximum = maximum;
         for (size_t key = 0; key < count; ++key) {
@@ -168,7 +170,7 @@ template <class T> class Reference {
     void run(float* logits) {
         std::vector<Floats> x(batch_.num_rows, Floats(s_.hidden_size));
         for (size_t row = 0; row < x.size(); ++row)
-            w_.embedding->read_channel(int(batch_.token_ids[row]), x[row].data());
+            embed(int(batch_.token_ids[row]), x[row]);
         for (int layer = 0; layer < s_.num_layers; ++layer) {
             std::vector<Floats> qkv;
             for (size_t row = 0; row < x.size(); ++row) {
@@ -186,9 +188,20 @@ template <class T> class Reference {
     }
 
   private:
-    Floats rotated(int row, const float* head, float scale) const {
-        const int64_t offset = batch_.positions[row] * (s_.head_dim / 2);
-        return reference_rotate(head, batch_.cos + offset, batch_.sin + offset, s_.head_dim, scale);
+    void embed(int token, Floats& x) const {
+        w_.embedding->read_channel(token, x.data());
+        if (s_.embedding_scale == 1.0f) return;
+        for (float& value : x) value = to_float(from_float<T>(value * s_.embedding_scale));
+    }
+
+    Floats prepared(int layer, int row, const float* head, const Floats& norm, float scale) const {
+        const LayerShape& l = w_.layers[layer].shape;
+        Floats x(head, head + s_.head_dim);
+        if (!norm.empty()) x = reference_norm(x, norm, s_.rms_norm_eps);
+        const int64_t offset = batch_.positions[row] * (l.rotary_dim / 2);
+        const bool is_rotated = l.rotary_dim > 0;
+        return reference_rotate(x, is_rotated ? batch_.cos[l.rope] + offset : nullptr,
+                                is_rotated ? batch_.sin[l.rope] + offset : nullptr, l.rotary_dim, scale);
     }
 
     const Segment& segment_of(int row) const { return plan_.segments[plan_.rows[row].segment]; }
@@ -198,7 +211,7 @@ template <class T> class Reference {
         const int slot = segment.context_len + row - segment.first_row;
         for (int kv_head = 0; kv_head < s_.num_kv_heads; ++kv_head) {
             const float* from = qkv.data() + w_.q_size + kv_head * s_.head_dim;
-            const Floats key = rotated(row, from, 1.0f);
+            const Floats key = prepared(layer, row, from, w_.layers[layer].k_norm, 1.0f);
             for (int d = 0; d < s_.head_dim; ++d) {
                 const int64_t block = segment.blocks[slot / BLOCK];
                 cache_.key(layer, block, kv_head, slot % BLOCK)[d] = from_float<T>(key[d]);
@@ -216,17 +229,55 @@ template <class T> class Reference {
         Floats attended;
         const int group = s_.num_heads / s_.num_kv_heads;
         for (int head = 0; head < s_.num_heads; ++head) {
-            const Floats q = rotated(row, qkv.data() + head * s_.head_dim, 1.0f / std::sqrt(float(s_.head_dim)));
-            const Floats out = reference_attend(q, cache_, layer, head / group, segment_of(row), slots);
+            const Floats q = prepared(layer, row, qkv.data() + head * s_.head_dim, l.q_norm, s_.score_scale);
+            const Floats out = reference_attend(q, cache_, layer, head / group, segment_of(row), slots,
+                                                plan_.rows[row].start(l.shape.window));
             attended.insert(attended.end(), out.begin(), out.end());
         }
-        add(x, reference_linear(l.o, attended));
-        const Floats normed = reference_norm(x, l.post_norm, s_.rms_norm_eps);
-        const Floats gate_up = reference_linear(l.gate_up, normed);
-        Floats gated(s_.intermediate_size);
-        for (int k = 0; k < s_.intermediate_size; ++k)
-            gated[k] = gate_up[k] / (1.0f + reference_exp(-gate_up[k])) * gate_up[s_.intermediate_size + k];
-        add(x, reference_linear(l.down, gated));
+        add(x, post_normed(reference_linear(l.o, attended), l.attention_post_norm));
+        const Floats normed = reference_norm(x, l.mlp_norm, s_.rms_norm_eps);
+        const Floats result = l.shape.num_experts ? mixed(l, normed) : gated(l.gate_up, l.down, normed);
+        add(x, post_normed(result, l.mlp_post_norm));
+    }
+
+    Floats gated(const Linear& gate_up, const Linear& down, const Floats& normed) const {
+        const Floats both = reference_linear(gate_up, normed);
+        const size_t size = both.size() / 2;
+        Floats product(size);
+        for (size_t k = 0; k < size; ++k) {
+            const float gate = both[k];
+            float exponent = -gate;
+            if (s_.activation == GELU_TANH) exponent = std::fmaf(gate * gate * gate, GELU_CUBE, gate) * -GELU_SLOPE;
+            product[k] = gate / (1.0f + reference_exp(exponent)) * both[size + k];
+        }
+        return reference_linear(down, product);
+    }
+
+    Floats mixed(const Layer& l, const Floats& normed) const {
+        const Floats scores = reference_linear(l.router, normed);
+        std::vector<int> order(scores.size());
+        for (size_t expert = 0; expert < order.size(); ++expert) order[expert] = int(expert);
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+        float total = 0.0f, chosen = 0.0f;
+        for (float score : scores) total = total + reference_exp(score - scores[order[0]]);
+        Floats weights(scores.size(), 0.0f);
+        for (int rank = 0; rank < l.shape.num_used; ++rank) {
+            weights[order[rank]] = reference_exp(scores[order[rank]] - scores[order[0]]) / total;
+            chosen = chosen + weights[order[rank]];
+        }
+        std::sort(order.begin(), order.begin() + l.shape.num_used);
+        Floats sum(normed.size(), 0.0f);
+        for (int rank = 0; rank < l.shape.num_used; ++rank) {
+            const int expert = order[rank];
+            const float weight = l.shape.is_normalised ? weights[expert] / chosen : weights[expert];
+            const Floats result = gated(l.expert_gate_up[expert], l.expert_down[expert], normed);
+            for (size_t k = 0; k < sum.size(); ++k) sum[k] = std::fmaf(result[k], weight, sum[k]);
+        }
+        return sum;
+    }
+
+    Floats post_normed(const Floats& x, const Floats& norm) const {
+        return norm.empty() ? x : reference_norm(x, norm, s_.rms_norm_eps);
     }
 
     static void add(Floats& x, const Floats& y) {
