@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
 
 import torch
 from torch import Tensor
@@ -20,9 +21,10 @@ from draftproof.engine.engine import Engine
 from draftproof.engine.judging import Judgement
 from draftproof.engine.request import Request, RequestOutput, StreamEvent
 from draftproof.engine.sequence import Sequence
-from draftproof.models.loading import LoadedModel
+from draftproof.models.loading import LoadedModel, load_model
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.registry import create_proposer
+from draftproof.proposers.resources import LoadModel, Resources
 from support.proposers import AlwaysRight, AlwaysWrong, Branching, Crashing, RandomDrafts
 
 
@@ -30,9 +32,14 @@ class RecordingEngine(Engine):
     """Keeps the model's logits behind every emitted token."""
 
     def __init__(
-        self, loaded: LoadedModel, config: EngineConfig, create: Callable[[SpeculationIntent], Proposer]
+        self,
+        loaded: LoadedModel,
+        config: EngineConfig,
+        create: Callable[[SpeculationIntent], Proposer],
+        load: LoadModel = load_model,
     ) -> None:
         super().__init__(loaded, config, create)
+        self.resources.load = load
         # Whatever is read before it was written shows as NaN.
         self._cache.data.fill_(float("nan"))
         self.logits: dict[str, list[Tensor]] = {}
@@ -55,7 +62,10 @@ class Mix:
     arrivals: list[int]
 
 
-def generate_mix(seed: int, vocab_size: int, context: int) -> Mix:
+def generate_mix(
+    seed: int, vocab_size: int, context: int, drafters: Sequence_[SpeculationIntent] = ()
+) -> Mix:
+    """`drafters`: further methods that take part, those that need a model's files."""
     rng = random.Random(seed)
     max_num_seqs = rng.randint(1, 6)
     config = EngineConfig(
@@ -64,12 +74,16 @@ def generate_mix(seed: int, vocab_size: int, context: int) -> Mix:
         prefill_chunk=rng.choice([1, 2, 3, 7, 16, 64, 256]),
         max_pools=rng.choice([1, 2, 32]),
     )
-    requests = [_generate_request(rng, f"r{index}", vocab_size) for index in range(rng.randint(1, 6))]
+    requests = [
+        _generate_request(rng, f"r{index}", vocab_size, drafters) for index in range(rng.randint(1, 6))
+    ]
     assert all(len(request.prompt_token_ids) < context for request in requests)
     return Mix(seed, config, requests, sorted(rng.choice([0, 0, 1, 3, 8]) for _ in requests))
 
 
-def _generate_request(rng: random.Random, req_id: str, vocab_size: int) -> Request:
+def _generate_request(
+    rng: random.Random, req_id: str, vocab_size: int, drafters: Sequence_[SpeculationIntent]
+) -> Request:
     prompt = [rng.randrange(3, vocab_size) for _ in range(rng.choice([1, 2, 5, 17, 33, 60, 90]))]
     if rng.random() < 0.6:  # something to look up
         prompt = (prompt * 3)[: rng.randint(len(prompt), 3 * len(prompt))]
@@ -78,7 +92,7 @@ def _generate_request(rng: random.Random, req_id: str, vocab_size: int) -> Reque
         req_id=req_id,
         prompt_token_ids=tuple(prompt[:180]),
         params=_generate_params(rng, vocab_size),
-        intent=_generate_intent(rng, bool(prediction)),
+        intent=_generate_intent(rng, bool(prediction), drafters),
         prediction=prediction,
         scope=rng.choice(["", "a"]),
     )
@@ -110,7 +124,9 @@ def _generate_params(rng: random.Random, vocab_size: int) -> SamplingParams:
     )
 
 
-def _generate_intent(rng: random.Random, has_prediction: bool) -> SpeculationIntent:
+def _generate_intent(
+    rng: random.Random, has_prediction: bool, drafters: Sequence_[SpeculationIntent]
+) -> SpeculationIntent:
     depth = rng.choice([1, 2, 3, 5, 8, 16, 24])
     is_adaptive = rng.random() < 0.5
     choices: list[SpeculationIntent] = [
@@ -130,6 +146,8 @@ def _generate_intent(rng: random.Random, has_prediction: bool) -> SpeculationInt
     ]
     if has_prediction:
         choices.append(Predicted(num_speculative_tokens=depth, adaptive=is_adaptive))
+    if drafters and rng.random() < 0.5:
+        return rng.choice(drafters)
     return rng.choice(choices)
 
 
@@ -142,7 +160,7 @@ DOUBLES = tuple(
 
 
 def _create_with_doubles(
-    truth: dict[str, tuple[int, ...]], seed: int, vocab_size: int
+    truth: dict[str, tuple[int, ...]], seed: int, vocab_size: int, resources: Callable[[], Resources]
 ) -> Callable[[SpeculationIntent], Proposer]:
     doubles = dict(
         zip(
@@ -157,7 +175,9 @@ def _create_with_doubles(
             strict=True,
         )
     )
-    return lambda intent: doubles[intent] if intent in doubles else create_proposer(intent)  # type: ignore[index]
+    return lambda intent: (
+        doubles[intent] if intent in doubles else create_proposer(intent, resources())  # type: ignore[index]
+    )
 
 
 def run_alone(loaded: LoadedModel, request: Request) -> tuple[RequestOutput, list[Tensor]]:
@@ -170,10 +190,11 @@ def run_alone(loaded: LoadedModel, request: Request) -> tuple[RequestOutput, lis
 
 
 def run_mix(
-    loaded: LoadedModel, mix: Mix, truth: dict[str, tuple[int, ...]]
+    loaded: LoadedModel, mix: Mix, truth: dict[str, tuple[int, ...]], load: LoadModel = load_model
 ) -> tuple[dict[str, RequestOutput], RecordingEngine]:
     vocab_size = loaded.model.config.vocab_size
-    engine = RecordingEngine(loaded, mix.config, _create_with_doubles(truth, mix.seed, vocab_size))
+    create = _create_with_doubles(truth, mix.seed, vocab_size, lambda: engine.resources)
+    engine = RecordingEngine(loaded, mix.config, create, load)
     waiting = list(zip(mix.arrivals, mix.requests, strict=True))
     outputs: dict[str, RequestOutput] = {}
     streamed: dict[str, str] = {}
@@ -192,10 +213,11 @@ def run_mix(
     return outputs, engine
 
 
-def assert_same_bits(loaded: LoadedModel, mix: Mix) -> None:
+def assert_same_bits(loaded: LoadedModel, mix: Mix, load: LoadModel = load_model) -> dict[str, RequestOutput]:
+    """`load` loads the drafters. Returns the outputs with speculation."""
     alone = {request.req_id: run_alone(loaded, request) for request in mix.requests}
     truth = {req_id: output.token_ids for req_id, (output, _) in alone.items()}
-    outputs, engine = run_mix(loaded, mix, truth)
+    outputs, engine = run_mix(loaded, mix, truth, load)
     for request in mix.requests:
         (plain, plain_logits), spec = alone[request.req_id], outputs[request.req_id]
         told = f"mix {mix.seed}, request {request}"
@@ -210,3 +232,4 @@ def assert_same_bits(loaded: LoadedModel, mix: Mix) -> None:
         assert sum(stats.proposed_per_position) == stats.proposed, told
         assert sum(stats.accepted_per_position) == stats.accepted, told
         assert sum(stats.depth_histogram.values()) == stats.rounds, told
+    return outputs

@@ -25,6 +25,7 @@ _GROUPS = {
     "DP5": "The model while it runs",
     "DP6": "Installation and downloads",
     "DP7": "The engine",
+    "DP8": "Drafters",
     "DP9": "Faults of our own",
 }
 

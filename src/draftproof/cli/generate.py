@@ -62,7 +62,8 @@ EXAMPLES = (
     "--speculative-config",
     metavar="JSON|FILE",
     help='How to draft, as vLLM takes it: \'{"method": "ngram", "num_speculative_tokens": 8}\'. Methods: '
-    "none, ngram, suffix, predicted, cascade, auto. Default: predicted with --prediction-file, else none.",
+    "none, ngram, suffix, predicted, draft_model, self, cascade, auto. "
+    "Default: predicted with --prediction-file, else none.",
 )
 @click.option(
     "--prediction-file", type=click.Path(path_type=Path), help="The expected answer, for `predicted`."

@@ -38,6 +38,8 @@ CODES: dict[str, str] = {
     "DP702": "engine: the native kernels were asked for and cannot be had",
     "DP703": "engine: the device was asked for and cannot be had",
     "DP704": "engine: an option that this version does not have",
+    "DP801": "drafter: its vocabulary does not fit the target's",
+    "DP802": "drafter: it is not smaller than the target",
     "DP901": "a fault of draftproof's own that ended one request",
 }
 

@@ -12,12 +12,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.spellings import FOREIGN_KEYS, FOREIGN_METHODS, MODEL_KEYS, model_method, normal
 
 Verification = Literal["auto", "rejection", "block", "coupled"]
+DraftWeights = Literal["auto", "native", "int8", "int4"]
+"""Precision of a drafter's weights: it costs acceptance at most, never exactness. auto: whatever is fastest."""
+DraftSampling = Literal["auto", "greedy", "probabilistic"]
+"""Whether a drafter takes its best token or draws one. auto: as the request does."""
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "verification": get_args(Verification),
+    "draft_weights": get_args(DraftWeights),
+    "draft_sample_method": get_args(DraftSampling),
+}
+OWN_WEIGHTS = "self"
+"""What `model` says in `auto` for the target's own weights."""
+MAX_MODEL_CHARS = 4096
 
 MAX_TEXT_CHARS = 65_536
 MAX_CASCADE_PARTS = 8
@@ -97,10 +110,43 @@ class Predicted(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftModel(_Checked):
+    """A second, smaller model: a directory, a GGUF file or a name of the catalogue."""
+
+    model: str
+    method: Literal["draft_model"] = "draft_model"
+    num_speculative_tokens: int = 4
+    draft_weights: DraftWeights = "auto"
+    draft_sample_method: DraftSampling = "auto"
+    verification: Verification = "auto"
+    adaptive: bool = True
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        _check_value("model", self.model or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfDraft(_Checked):
+    """The target's own weights, quantised."""
+
+    method: Literal["self"] = "self"
+    num_speculative_tokens: int = 4
+    draft_weights: DraftWeights = "auto"
+    draft_sample_method: DraftSampling = "auto"
+    verification: Verification = "auto"
+    adaptive: bool = True
+
+
+SinglePart = NGram | Suffix | Predicted | DraftModel | SelfDraft
+"""What a cascade may consist of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cascade(_Checked):
     """The first proposer that has a draft. `verification` is named here, not in the parts."""
 
-    proposers: tuple[NGram | Suffix | Predicted, ...]
+    proposers: tuple[SinglePart, ...]
     method: Literal["cascade"] = "cascade"
     verification: Verification = "auto"
     adaptive: bool = True
@@ -136,25 +182,32 @@ class Cascade(_Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auto(_Checked):
-    """predicted if given, then suffix, then n-gram; `num_speculative_tokens` is an upper bound."""
+    """predicted if given, then suffix, then n-gram, then the drafter that `model` names, if it names one.
+
+    `model` is a path or name as of `DraftModel`, or "self". `num_speculative_tokens` is an upper bound.
+    """
 
     method: Literal["auto"] = "auto"
     num_speculative_tokens: int = 16
+    model: str | None = None
+    draft_weights: DraftWeights = "auto"
     verification: Verification = "auto"
     adaptive: bool = True
 
 
-SpeculationIntent = NoSpeculation | NGram | Suffix | Predicted | Cascade | Auto
+SpeculationIntent = NoSpeculation | SinglePart | Cascade | Auto
 
 METHODS: dict[str, type[SpeculationIntent]] = {
     "none": NoSpeculation,
     "ngram": NGram,
     "suffix": Suffix,
     "predicted": Predicted,
+    "draft_model": DraftModel,
+    "self": SelfDraft,
     "cascade": Cascade,
     "auto": Auto,
 }
-_PART_METHODS = ("ngram", "suffix", "predicted")
+_PART_METHODS = tuple(get_args(get_type_hints(kind)["method"])[0] for kind in get_args(SinglePart))
 _ALL_KEYS = frozenset(item.name for kind in METHODS.values() for item in fields(kind)) | {
     "rejection_sample_method"
 }
@@ -184,7 +237,7 @@ def to_json(intent: SpeculationIntent) -> str:
     return json.dumps(as_dict(intent))
 
 
-def _as_part(part: NGram | Suffix | Predicted) -> dict[str, Any]:
+def _as_part(part: SinglePart) -> dict[str, Any]:
     return {key: value for key, value in as_dict(part).items() if key not in _NOT_IN_PARTS}
 
 
@@ -200,6 +253,8 @@ def _parse_object(obj: object, path: str) -> SpeculationIntent:
     _resolve_verification_alias(given, path)
     if kind is Cascade:
         given["proposers"] = _parse_parts(given.get("proposers"))
+    if kind is DraftModel:
+        given.setdefault("model", "")
     try:
         if kind is NGram:
             _copy_lone_bound(given)
@@ -247,7 +302,7 @@ def _method(value: object, path: str, allowed: Sequence[str]) -> str:
             field,
             f"{_shown(value)}, {later}",
             expected,
-            "It is not in this version: use auto, or suffix or ngram, which need no weights of their own.",
+            "It is not in this version: use draft_model, or suffix or auto, which need no weights of their own.",
         )
     plain = normal(value)
     spelling = FOREIGN_METHODS.get(plain)
@@ -272,8 +327,8 @@ def _wrong_key(key: str, path: str, method: str, own_keys: Iterable[str]) -> Dra
         remedy = "Leave it out, or choose the method that it belongs to."
         return DraftproofError("DP104", field, f"a key that method {method} does not have", expected, remedy)
     if plain in MODEL_KEYS:
-        remedy = "Leave it out: drafters with weights of their own are not in this version."
-        return DraftproofError("DP106", field, "a key of drafters that are models", expected, remedy)
+        remedy = "Leave it out: this version has no use for it."
+        return DraftproofError("DP106", field, "a key of other drafters with weights", expected, remedy)
     if plain in FOREIGN_KEYS:
         engine, today = FOREIGN_KEYS[plain]
         return DraftproofError("DP105", field, f"a spelling of {engine}", expected, f"Write today: {today}.")
@@ -335,8 +390,18 @@ def _check_value(name: str, value: object) -> None:
             raise _out_of_range(name, _shown(value), f"a number from {least:g} to {most:g}")
     elif name == "adaptive" and not isinstance(value, bool):
         raise _out_of_range(name, _shown(value), "true or false")
-    elif name == "verification" and not (isinstance(value, str) and value in get_args(Verification)):
-        raise _out_of_range(name, _shown(value), "one of " + ", ".join(get_args(Verification)))
+    elif name in CHOICES and not (isinstance(value, str) and value in CHOICES[name]):
+        raise _out_of_range(name, _shown(value), "one of " + ", ".join(CHOICES[name]))
+    elif name == "model" and not _is_model(value):
+        found = _shown(value) if value != "" else "nothing"
+        raise _out_of_range(name, found, "a directory, a GGUF file or a name of `draftproof models list`")
+
+
+def _is_model(value: object) -> bool:
+    """None stands for "no model" where that is allowed: `_parse_object` never passes it on."""
+    if not isinstance(value, str):
+        return value is None
+    return 0 < len(value) <= MAX_MODEL_CHARS and value.isprintable()
 
 
 def _read_json(text: str) -> object:

@@ -30,8 +30,12 @@ _OFF_BY_LOAD = "nothing: leave it out, a batch size cut-off is not a key here"
 _LOSSY = "nothing: rules that accept what the target would not have produced are not offered"
 
 FOREIGN_KEYS: dict[str, Spelling] = {
-    "speculative_model": Spelling("vLLM (removed)", "method"),
-    "spec_model": Spelling("vLLM", "method"),
+    "speculative_model": Spelling("vLLM (removed)", "method draft_model with model"),
+    "spec_model": Spelling("vLLM", "model"),
+    "quantization": Spelling("vLLM", "draft_weights"),
+    "use_heterogeneous_vocab": Spelling(
+        "vLLM", "nothing: different vocabularies are mapped by themselves, and the overlap is shown"
+    ),
     "spec_method": Spelling("vLLM", "method"),
     "spec_tokens": Spelling("vLLM", _DEPTH),
     "speculative_max_model_len": Spelling(
@@ -73,7 +77,9 @@ FOREIGN_KEYS: dict[str, Spelling] = {
     ),
     "speculative_ngram_max_bfs_breadth": Spelling("SGLang", _NO_TREE),
     "speculative_ngram_min_bfs_breadth": Spelling("SGLang", _NO_TREE),
+    "speculative_draft_model_path": Spelling("SGLang", "model"),
     "decoding_type": Spelling("TensorRT-LLM", "method"),
+    "speculative_model_dir": Spelling("TensorRT-LLM", "model"),
     "max_draft_len": Spelling("TensorRT-LLM", _DEPTH),
     "max_total_draft_tokens": Spelling("TensorRT-LLM", _NO_TREE),
     "num_nextn_predict_layers": Spelling("TensorRT-LLM (deprecated)", _DEPTH),
@@ -85,6 +91,7 @@ FOREIGN_KEYS: dict[str, Spelling] = {
     "enable_global_pool": Spelling("TensorRT-LLM", "method suffix with suffix_decoding_max_cached_requests"),
     "global_pool_size": Spelling("TensorRT-LLM", "suffix_decoding_max_cached_requests"),
     "use_relaxed_acceptance_for_thinking": Spelling("TensorRT-LLM", _LOSSY),
+    "spec_draft_model": Spelling("llama.cpp", "model"),
     "spec_type": Spelling("llama.cpp", "method"),
     "draft": Spelling("llama.cpp (removed)", _DEPTH),
     "draft_max": Spelling("llama.cpp (removed)", _DEPTH),
@@ -100,12 +107,14 @@ FOREIGN_KEYS: dict[str, Spelling] = {
     "spec_ngram_simple_size_n": Spelling("llama.cpp", "prompt_lookup_min and prompt_lookup_max"),
     "spec_ngram_simple_size_m": Spelling("llama.cpp", _DEPTH),
     "spec_ngram_simple_min_hits": Spelling("llama.cpp", "nothing: one earlier occurrence is enough"),
+    "assistant_model": Spelling("Transformers", "model"),
     "prompt_lookup_num_tokens": Spelling("Transformers", _DEPTH),
     "max_matching_ngram_size": Spelling("Transformers, TensorRT-LLM", "prompt_lookup_max"),
     "num_assistant_tokens": Spelling("Transformers, OpenVINO", _DEPTH),
     "num_assistant_tokens_schedule": Spelling("Transformers", "adaptive"),
     "max_ngram_size": Spelling("OpenVINO", "prompt_lookup_max"),
     "prompt_lookup": Spelling("OpenVINO", '"method": "ngram"'),
+    "draftmodel": Spelling("Fireworks", "model"),
     "drafttokencount": Spelling("Fireworks", _DEPTH),
     "ngramspeculationlength": Spelling("Fireworks", "method ngram with prompt_lookup_max"),
     "speculativetokencount": Spelling("Vertex AI", _DEPTH),
@@ -129,11 +138,14 @@ FOREIGN_METHODS: dict[str, Spelling] = {
     "suffix_decoding": Spelling("Arctic Inference", "suffix"),
     "predicted_outputs": Spelling("OpenAI", "predicted"),
     "prediction": Spelling("OpenAI", "predicted"),
+    "standalone": Spelling("SGLang", "draft_model"),
+    "draft_target": Spelling("TensorRT-LLM", "draft_model"),
+    "drafttarget": Spelling("TensorRT-LLM", "draft_model"),
+    "draft_simple": Spelling("llama.cpp", "draft_model"),
+    "assisted": Spelling("Transformers", "draft_model"),
 }
 
 MODEL_METHODS: dict[str, str] = {
-    "draft_model": "a separate draft model",
-    "self": "the target's own weights, quantised, as drafter",
     "eagle": "an EAGLE head",
     "eagle3": "an EAGLE-3 head",
     "mtp": "the checkpoint's multi-token prediction head",
@@ -149,12 +161,8 @@ MODEL_METHODS: dict[str, str] = {
     "extract_hidden_states": "no speculation at all, but dumping hidden states",
     "nextn": "SGLang's name for the multi-token prediction head",
     "frozen_kv_mtp": "SGLang's name for a multi-token prediction head",
-    "standalone": "SGLang's name for a separate draft model",
     "uno": "an SGLang method",
-    "draft_target": "TensorRT-LLM's name for a separate draft model",
-    "drafttarget": "TensorRT-LLM's name for a separate draft model",
     "user_provided": "a class of the user's own",
-    "draft_simple": "llama.cpp's name for a separate draft model",
     "draft_eagle3": "llama.cpp's name for an EAGLE-3 head",
     "draft_mtp": "llama.cpp's name for the multi-token prediction head",
     "draft_dflash": "llama.cpp's name for a DFlash drafter",
@@ -164,10 +172,8 @@ MODEL_METHODS: dict[str, str] = {
 
 MODEL_KEYS = frozenset(
     [
-        "model",
         "revision",
         "code_revision",
-        "quantization",
         "draft_load_config",
         "draft_tensor_parallel_size",
         "tensor_parallel_size",
@@ -177,9 +183,6 @@ MODEL_KEYS = frozenset(
         "moe_backend",
         "kv_cache_dtype",
         "parallel_drafting",
-        "draft_sample_method",
-        "draft_weights",
-        "use_heterogeneous_vocab",
         "use_local_argmax_reduction",
         "enable_adaptive_verification",
         "disable_padded_drafter_batch",
@@ -189,20 +192,13 @@ MODEL_KEYS = frozenset(
         "index_share_for_mtp_iteration",
         "dspark_draft_topk",
         "xpress_topc",
-        "speculative_draft_model_path",
-        "draft_model",
-        "speculative_draft_model",
-        "speculative_model_dir",
-        "assistant_model",
-        "draftmodel",
-        "spec_draft_model",
         "draft_block_size",
         "speculative_draft_tensor_parallel_size",
         "speculative_draft_model_revision",
         "speculative_token_map",
     ]
 )
-"""Keys that only a drafter with weights of its own can use."""
+"""Keys of other engines for drafters with weights of their own that mean nothing here."""
 
 
 def model_method(name: str) -> str | None:

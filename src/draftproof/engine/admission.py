@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.request import Request
 from draftproof.models.base import ModelConfig
-from draftproof.proposers.registry import METHODS
+from draftproof.proposers.registry import METHODS, draws
 from draftproof.verify.types import Rule
 
 
@@ -73,10 +74,15 @@ def fit(request: Request, config: EngineConfig) -> tuple[SpeculationIntent, str 
     return NoSpeculation(), f"decodes plainly: {error}"
 
 
-def rule_for(intent: SpeculationIntent) -> Rule:
-    """How drafts of `intent` are judged when the request is sampled.
+def rule_for(intent: SpeculationIntent, params: SamplingParams) -> Rule:
+    """How drafts of `intent` are judged.
 
-    `auto` is coupled: every proposer of this version drafts point masses, for which it accepts as often.
+    `auto` is coupled where drafts are point masses, for which it accepts as often as rejection, and wherever the
+    client gives a seed, for then the text is that of the seed; rejection where drafts are drawn from q.
     """
+    if params.is_greedy:
+        return Rule.MATCH
     verification = getattr(intent, "verification", "auto")
+    if verification == "auto" and params.seed is None and draws(intent):
+        return Rule.REJECTION
     return {"rejection": Rule.REJECTION, "block": Rule.BLOCK}.get(verification, Rule.MATCH)

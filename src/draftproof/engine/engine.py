@@ -37,7 +37,7 @@ from draftproof.engine.sequence import Sequence as RunningSequence
 from draftproof.kv.cache import BLOCK_SIZE, BlockPool, KVCache
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.registry import create_proposer
-from draftproof.verify.types import Rule
+from draftproof.proposers.resources import Resources
 
 if TYPE_CHECKING:
     from draftproof.models.loading import LoadedModel
@@ -54,8 +54,9 @@ class Engine:
     """Runs requests on one model. Not thread-safe: one thread calls `add_request`, `step` and `abort`."""
 
     def __init__(
-        self, loaded: LoadedModel, config: EngineConfig, create_proposer: CreateProposer = create_proposer
+        self, loaded: LoadedModel, config: EngineConfig, create_proposer: CreateProposer | None = None
     ) -> None:
+        """`create_proposer` None: the registry's. Raises what it raises for `config.speculation`."""
         self.config = config
         self.loaded = loaded
         self.tokenizer = loaded.tokenizer
@@ -65,7 +66,9 @@ class Engine:
         self._pool = BlockPool(num_blocks)
         self._cache: KVCache = model.new_cache(num_blocks)
         self._scheduler = Scheduler(config, self._pool, self.max_len)
-        self._drafting = Drafting(create_proposer, model.config.vocab_size, config.max_pools)
+        self.resources = self._make_resources()
+        create = create_proposer or self._create_proposer
+        self._drafting = Drafting(create, model.config.vocab_size, config.max_pools)
         self._controller = DepthController(config.objective, config.slo.tpot_s if config.slo else None)
         self._ids = count()
         self._listeners: dict[str, deque[StreamEvent]] = {}
@@ -73,6 +76,9 @@ class Engine:
         self.selftest: SelfTest = check_bits(model)
         if not self.selftest.promise:
             logger.warning("bit-identity is not promised: %s", self.selftest.reason)
+        _, unfit = self._drafting.prepare(config.speculation, config.on_unfit == "refuse")
+        if unfit is not None:
+            logger.warning("%s", _said(unfit))
 
     @classmethod
     def load(
@@ -145,6 +151,8 @@ class Engine:
             )
         check_request(request, self.loaded.model.config, self.max_len)
         intent, reason = fit(request, self.config)
+        intent, unfit = self._drafting.prepare(intent, self.config.on_unfit == "refuse")
+        reason = reason if unfit is None else _said(unfit)
         depth = getattr(intent, "num_speculative_tokens", 0)
         sequence = RunningSequence(
             request=request,
@@ -155,7 +163,7 @@ class Engine:
             eos_token_ids=frozenset(self.loaded.model.config.eos_token_ids),
         )
         sequence.decision_reason = reason
-        sequence.rule = Rule.MATCH if request.params.is_greedy else rule_for(intent)
+        sequence.rule = rule_for(intent, request.params)
         self._scheduler.check(sequence)
         if not isinstance(intent, NoSpeculation):
             view = SequenceView(
@@ -167,8 +175,11 @@ class Engine:
                 scope=request.scope,
                 depth=depth,
                 noise=sequence.noise_key,
+                rule=sequence.rule,
+                sampling=sequence.sampling,
+                note=reason,
             )
-            proposer = self._drafting.add(view, intent, chains_only=sequence.rule is Rule.BLOCK)
+            proposer = self._drafting.add(view, intent)
             self._controller.add(
                 request.req_id,
                 intent,
@@ -211,7 +222,10 @@ class Engine:
         sequences = [item.sequence for item in sampling]
 
         draft = self._drafting.propose(
-            [sequence.request.req_id for sequence in sequences], [item.budget for item in sampling], prices
+            [sequence.request.req_id for sequence in sequences],
+            [item.budget for item in sampling],
+            [sequence.block_ids for sequence in sequences],
+            prices,
         )
         batch, row_offsets = build_pass(scheduled, draft)
         pass_started_s = time.perf_counter()
@@ -227,6 +241,7 @@ class Engine:
                 self._drafting.observe(item.sequence.request.req_id)
             if item.samples:
                 events.append(self._commit_or_fail(item.sequence, next(verdicts)))
+        self._let_proposers_follow(sequences, judgements)
         spent_s = self._drafting.take_spent()
         times = RoundTimes(time.perf_counter() - started_s, sum(spent_s.values()), pass_s)
         cost = round_cost(scheduled, judgements, events, times)
@@ -319,6 +334,7 @@ class Engine:
             "context_length": self.max_len,
             "max_num_seqs": self.config.max_num_seqs,
             "kv_token_capacity": self._pool.num_blocks * BLOCK_SIZE,
+            "drafters": self.resources.describe(),
             "exactness": {"promise": self.selftest.promise, "reason": self.selftest.reason},
         }
 
@@ -391,19 +407,27 @@ class Engine:
         if path != tuple(range(1, len(path) + 1)):
             context_len = sequence.num_computed - 1 - len(path)
             self._cache.compact(sequence.block_ids, context_len, path)
-        self._drafting.commit(sequence.request.req_id, judged.verdict, sequence.noise_key)
-        self._note_failure(sequence)
         return StreamEvent(
             req_id=sequence.request.req_id, text=sequence.take_text(), token_ids=tuple(emitted), draft=draft
         )
+
+    def _let_proposers_follow(
+        self, sequences: Sequence[RunningSequence], judgements: Sequence[Judgement]
+    ) -> None:
+        """Tells proposers what became of the drafts of every request that goes on."""
+        running = [pair for pair in zip(sequences, judgements, strict=True) if pair[0].finish_reason is None]
+        self._drafting.commit([(s.request.req_id, judged.verdict, s.noise_key) for s, judged in running])
+        for sequence, _ in running:
+            self._note_failure(sequence)
 
     def _end(
         self, sequence: RunningSequence, emitted: Sequence[int] = (), draft: RoundDraft | None = None
     ) -> StreamEvent:
         req_id = sequence.request.req_id
         self._note_failure(sequence)
-        if sequence.decision_reason is None:
-            sequence.decision_reason = self._controller.reason(req_id)
+        if self._drafting.failure(req_id) is None:
+            told = (sequence.decision_reason, self._controller.reason(req_id))
+            sequence.decision_reason = "; ".join(filter(None, told)) or None
         self._drafting.end(req_id)
         self._scheduler.finish(sequence)
         return StreamEvent(
@@ -419,6 +443,26 @@ class Engine:
         if failure is not None:
             sequence.decision_reason = f"decodes plainly: {failure}"
             sequence.depth = 0  # it reserves no rows for drafts any more
+        else:
+            sequence.decision_reason = (
+                self._drafting.note(sequence.request.req_id) or sequence.decision_reason
+            )
+
+    def _make_resources(self) -> Resources:
+        from draftproof.models.loading import load_model, reload_weights
+
+        return Resources(
+            target=self.loaded,
+            cache=self._cache,
+            max_len=self.max_len,
+            num_blocks=self._pool.num_blocks,
+            available_bytes=lambda: available_memory_bytes() - self._cache.data.nbytes,
+            load=load_model,
+            reload=reload_weights,
+        )
+
+    def _create_proposer(self, intent: SpeculationIntent) -> Proposer:
+        return create_proposer(intent, self.resources)
 
     def _max_total(self, request: Request) -> int:
         """Tokens at which a request ends. Without max_tokens it gets what the cache can hold, where that is less."""
@@ -458,6 +502,20 @@ def _max_len(config: EngineConfig, context_length: int) -> int:
             "Lower it, or leave it out.",
         )
     return config.max_model_len or context_length
+
+
+def _said(unfit: DraftproofError) -> str:
+    return f"drafts without what was asked for: {unfit}"
+
+
+def available_memory_bytes() -> int:
+    """Memory that can be taken without swapping, as the system estimates it; half of all where it says nothing."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":") for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return total_memory_bytes() // 2
 
 
 def total_memory_bytes() -> int:

@@ -45,6 +45,8 @@ class LoadedModel:
     weights: Form = "native"
     weight_types: Mapping[str, int] = field(default_factory=dict)
     """How many matrices are computed with in which type: GGUF's names, or `float` for the storage type."""
+    weights_bytes: int = 0
+    """Of all matrices as they are computed with."""
 
     @property
     def config(self) -> ModelConfig:
@@ -101,7 +103,8 @@ def _load(model: str | Path, torch_dtype: torch.dtype, form: Form, kernels: str)
     template = load_template(checkpoint)
     formed = FormedWeights(weights, form)
     decoder, reason = _build(config, formed, torch_dtype, kernels)
-    return LoadedModel(decoder, tokenizer, template, path, reason, form, formed.types)
+    weights_bytes = _weights_bytes(formed, decoder)
+    return LoadedModel(decoder, tokenizer, template, path, reason, form, formed.types, weights_bytes)
 
 
 def reload_weights(loaded: LoadedModel, weights: str) -> LoadedModel:
@@ -113,7 +116,15 @@ def reload_weights(loaded: LoadedModel, weights: str) -> LoadedModel:
     config, stored = load_weights(open_checkpoint(loaded.source))
     formed = FormedWeights(stored, form)
     decoder, _ = _build(config, formed, loaded.model.dtype, loaded.model.kernels)
-    return replace(loaded, model=decoder, weights=form, weight_types=formed.types)
+    weights_bytes = _weights_bytes(formed, decoder)
+    return replace(
+        loaded, model=decoder, weights=form, weight_types=formed.types, weights_bytes=weights_bytes
+    )
+
+
+def _weights_bytes(formed: FormedWeights, decoder: Model) -> int:
+    """A decoder without the kernels holds floats whatever the form: those of blocks are counted by their size."""
+    return formed.num_block_bytes + formed.num_floats * decoder.dtype.itemsize
 
 
 def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:

@@ -37,12 +37,19 @@ def check_form(weights: str) -> Form:
 
 
 class FormedWeights(Mapping[str, Tensor | BlockTensor]):
-    """A checkpoint's tensors in one form, each made when asked for; `types` counts the matrices given out."""
+    """A checkpoint's tensors in one form, each made when asked for.
+
+    types             counts the matrices given out
+    num_block_bytes   of those that are quantised
+    num_floats        elements of those that are not
+    """
 
     def __init__(self, weights: Weights, form: Form) -> None:
         self._weights = weights
         self._form = form
         self.types: Counter[str] = Counter()
+        self.num_block_bytes = 0
+        self.num_floats = 0
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weights)
@@ -54,7 +61,12 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
         if len(self._weights.shape(name)) != 2:
             return self._weights[name]
         tensor = self._kept(name) or self._rounded(name)
-        self.types[tensor.type_name if isinstance(tensor, BlockTensor) else "float"] += 1
+        if isinstance(tensor, BlockTensor):
+            self.types[tensor.type_name] += 1
+            self.num_block_bytes += tensor.data.nbytes
+        else:
+            self.types["float"] += 1
+            self.num_floats += tensor.numel()
         return tensor
 
     def _kept(self, name: str) -> BlockTensor | None:

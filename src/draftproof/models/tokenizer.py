@@ -15,6 +15,7 @@ import tokenizers
 
 from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_text
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile
+from draftproof.checkpoints.vocabulary import bytes_of_token
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
 
@@ -74,28 +75,11 @@ class Tokenizer:
         token: str | None = self._backend.id_to_token(token_id)
         if token is None:
             return b""
-        if self._is_byte_level:
-            alphabet = byte_of_character()
-            if all(character in alphabet for character in token):
-                return bytes(alphabet[character] for character in token)
-            return token.encode()
-        if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-            return bytes([int(token[3:5], 16)])
-        return token.replace("▁", " ").encode()
+        return bytes_of_token(token, self._is_byte_level)
 
     @functools.cached_property
     def _is_byte_level(self) -> bool:
         return '"ByteLevel"' in json.dumps(json.loads(self._backend.to_str()).get("decoder"))
-
-
-@functools.cache
-def byte_of_character() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for characters from 256 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {
-        chr(256 + rank): byte for rank, byte in enumerate(others)
-    }
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:

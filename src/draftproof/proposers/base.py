@@ -14,13 +14,14 @@ from torch import Tensor
 
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
+from draftproof.ops.sampling import SamplingState
 from draftproof.proposers.evidence import ASSUMED_PRICES
-from draftproof.verify.types import NoiseKey, Verdict
+from draftproof.verify.types import NoiseKey, Rule, Verdict
 
 
 @dataclass(slots=True)
 class SequenceView:
-    """What a proposer may read of one request. It never writes here.
+    """What a proposer may read of one request. It writes nothing here but `note`.
 
     token_ids       prompt and committed output, the engine's own growing list (do not copy it per round)
     num_prompt      how many of them are prompt
@@ -30,6 +31,13 @@ class SequenceView:
     prices          prices[d] is what drafting d tokens costs in this round, in tokens: as much time as that many
                     take otherwise. Set by the engine before each `propose`. A proposer that knows how likely its
                     tokens are drafts as many as gain most over their price
+    noise           names the noise of the coming round
+    rule            how the request's drafts are judged: MATCH wants what the target itself would take, under its
+                    noise; the others take draws from q; BLOCK takes no trees
+    sampling        what a row of logits over the target's vocabulary goes through before a token is chosen
+    block_ids       the target's cache blocks of this request. All tokens but the last are computed; a proposer that
+                    shares the target's cache may write from there on, for the coming pass overwrites it
+    note            what the user should know of this request's drafts; set by the proposer, shown by the engine
     """
 
     req_id: str
@@ -41,14 +49,22 @@ class SequenceView:
     depth: int = 1
     prices: Sequence[float] = ASSUMED_PRICES
     noise: NoiseKey = field(default_factory=lambda: NoiseKey(0, 0))
+    rule: Rule = Rule.MATCH
+    sampling: SamplingState | None = None
+    block_ids: list[int] = field(default_factory=list)
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerNeeds:
-    """What a proposer needs from the target, as data. Look-up proposers need nothing."""
+    """What a proposer needs from the target, as data. Look-up proposers need nothing.
+
+    target_cache  reads the target's keys and values, and writes behind the committed ones
+    """
 
     hidden_layers: tuple[int, ...] = ()
     token_embeddings: bool = False
+    target_cache: bool = False
 
 
 class Proposer(Protocol):

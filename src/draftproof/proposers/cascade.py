@@ -1,7 +1,8 @@
 """Several proposers in order: each request gets the draft of the first one that has any.
 
 Made by the registry, which hands it its parts; driven by the engine like any other proposer. It knows nothing of
-what its parts are. Users: `docs/proposers/cascade.md`.
+what its parts are. A part that fails for a request leaves that request to the others.
+Users: `docs/proposers/cascade.md`.
 """
 
 from __future__ import annotations
@@ -12,25 +13,30 @@ from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, ProposerNeeds, SequenceView
+from draftproof.proposers.guard import Guard
 from draftproof.verify.types import Verdict
 
 
 class CascadeProposer:
     """The first draft wins; every part sees every commit, so that those behind stay ready."""
 
-    def __init__(self, parts: Sequence[Proposer], name: str = "cascade") -> None:
+    def __init__(
+        self, parts: Sequence[Proposer], name: str = "cascade", vocab_size: int | None = None
+    ) -> None:
         assert parts, "a cascade of nothing"
         self.name = name
-        self._parts = tuple(parts)
+        self._parts = tuple(Guard(part, vocab_size) for part in parts)
         self.follows_prices = all(part.follows_prices for part in parts)
         self.needs = ProposerNeeds(
             hidden_layers=tuple(sorted({layer for part in parts for layer in part.needs.hidden_layers})),
             token_embeddings=any(part.needs.token_embeddings for part in parts),
+            target_cache=any(part.needs.target_cache for part in parts),
         )
 
     def begin(self, sequence: SequenceView) -> None:
         for part in self._parts:
             part.begin(sequence)
+        self._tell(sequence)
 
     def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
         for part in self._parts:
@@ -43,11 +49,13 @@ class CascadeProposer:
             batch = part.propose([sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting])
             sizes = batch.node_offsets.diff().tolist()
             if not drafts and all(sizes):
-                return batch
+                break
             drafts |= {idx: batch.request(entry) for entry, idx in enumerate(waiting) if sizes[entry]}
             waiting = [idx for entry, idx in enumerate(waiting) if not sizes[entry]]
             if not waiting:
                 break
+        for sequence in sequences:
+            self._tell(sequence)
         if not drafts:
             return batch
         nothing = DraftBatch.chains([()])
@@ -60,3 +68,8 @@ class CascadeProposer:
     def end(self, sequence: SequenceView) -> None:
         for part in self._parts:
             part.end(sequence)
+
+    def _tell(self, sequence: SequenceView) -> None:
+        failures = [part.failures[sequence.req_id] for part in self._parts if not part.serves(sequence)]
+        if failures:
+            sequence.note = "drafts with what is left: " + "; ".join(failures)

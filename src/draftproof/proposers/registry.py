@@ -7,15 +7,34 @@ Nothing outside this file names a proposer's class.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted, SpeculationIntent, Suffix
+from draftproof.core.intent import (
+    OWN_WEIGHTS,
+    Auto,
+    Cascade,
+    DraftModel,
+    NGram,
+    NoSpeculation,
+    Predicted,
+    SelfDraft,
+    SinglePart,
+    SpeculationIntent,
+    Suffix,
+)
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.cascade import CascadeProposer
+from draftproof.proposers.draft_model import DraftModelProposer
+from draftproof.proposers.drafter import load_drafter, quantised_target
 from draftproof.proposers.ngram import NGramProposer
 from draftproof.proposers.predicted import PredictedProposer
+from draftproof.proposers.resources import Resources
+from draftproof.proposers.self_draft import SelfDraftProposer
 from draftproof.proposers.suffix import SuffixProposer
+
+AUTO_MODEL_DEPTH = 4
+"""Most tokens that a drafter with weights drafts under `auto`, whose own bound is meant for look-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,44 +47,90 @@ class Method:
     shares_text      remembers outputs for later requests of the same scope
     """
 
-    create: Callable[[Any], Proposer]
+    create: Callable[[Any, Resources | None], Proposer]
     summary: str
     uses_prediction: bool = False
     needs_prediction: bool = False
     shares_text: bool = False
 
 
-def create_proposer(intent: SpeculationIntent) -> Proposer:
-    """The proposer of an intent; plain decoding has none, so `NoSpeculation` is a caller's mistake."""
+def create_proposer(intent: SpeculationIntent, resources: Resources | None = None) -> Proposer:
+    """The proposer of an intent; plain decoding has none, so `NoSpeculation` is a caller's mistake.
+
+    Look-up needs no resources. Raises a DraftproofError where a drafter cannot be loaded or does not fit.
+    """
     assert not isinstance(intent, NoSpeculation), "plain decoding needs no proposer"
-    return METHODS[intent.method].create(intent)
+    return METHODS[intent.method].create(intent, resources)
 
 
-def _ngram(intent: NGram) -> Proposer:
+def draws(intent: SpeculationIntent) -> bool:
+    """Whether drafts for sampled requests may be drawn from a distribution, so that rejection can use it."""
+    if isinstance(intent, Cascade):
+        return any(draws(part) for part in intent.proposers)
+    if isinstance(intent, DraftModel | SelfDraft):
+        return intent.draft_sample_method != "greedy"
+    return isinstance(intent, Auto) and intent.model is not None
+
+
+def without_weights(intent: SpeculationIntent) -> SpeculationIntent | None:
+    """What `auto` falls back to when its drafter does not fit; None for methods that were asked for by name."""
+    if isinstance(intent, Auto) and intent.model is not None:
+        return replace(intent, model=None, draft_weights="auto")
+    return None
+
+
+def _ngram(intent: NGram, resources: Resources | None) -> Proposer:
     return NGramProposer(intent.num_speculative_tokens, intent.prompt_lookup_min, intent.prompt_lookup_max)
 
 
-def _suffix(intent: Suffix) -> Proposer:
+def _suffix(intent: Suffix, resources: Resources | None) -> Proposer:
     return SuffixProposer(intent)
 
 
-def _predicted(intent: Predicted) -> Proposer:
+def _predicted(intent: Predicted, resources: Resources | None) -> Proposer:
     return PredictedProposer(intent.num_speculative_tokens)
 
 
-def _cascade(intent: Cascade) -> Proposer:
-    return CascadeProposer([create_proposer(part) for part in intent.proposers])
+def _draft_model(intent: DraftModel, resources: Resources | None) -> Proposer:
+    assert resources is not None
+    drafter = load_drafter(intent.model, intent.draft_weights, resources)
+    return DraftModelProposer(drafter, resources, intent.num_speculative_tokens, draws(intent))
 
 
-def _auto(intent: Auto) -> Proposer:
+def _self(intent: SelfDraft, resources: Resources | None) -> Proposer:
+    assert resources is not None
+    drafter = quantised_target(intent.draft_weights, resources)
+    return SelfDraftProposer(drafter, resources, intent.num_speculative_tokens, draws(intent))
+
+
+def _cascade(intent: Cascade, resources: Resources | None) -> Proposer:
+    parts = [create_proposer(part, resources) for part in intent.proposers]
+    return CascadeProposer(parts, vocab_size=_vocab_size(resources))
+
+
+def _vocab_size(resources: Resources | None) -> int | None:
+    return None if resources is None else resources.target.config.vocab_size
+
+
+def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     """The suffix part may draft two tokens per agreeing one: `Evidence` bounds it, and measured better than one."""
     depth = intent.num_speculative_tokens
-    parts = (
+    parts: list[SinglePart] = [
         Predicted(num_speculative_tokens=depth),
         Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0),
         NGram(num_speculative_tokens=depth),
-    )
-    return CascadeProposer([create_proposer(part) for part in parts], name="auto")
+    ]
+    model_depth = min(depth, AUTO_MODEL_DEPTH)
+    if intent.model == OWN_WEIGHTS:
+        parts.append(SelfDraft(num_speculative_tokens=model_depth, draft_weights=intent.draft_weights))
+    elif intent.model is not None:
+        parts.append(
+            DraftModel(
+                model=intent.model, num_speculative_tokens=model_depth, draft_weights=intent.draft_weights
+            )
+        )
+    proposers = [create_proposer(part, resources) for part in parts]
+    return CascadeProposer(proposers, name="auto", vocab_size=_vocab_size(resources))
 
 
 METHODS: dict[str, Method] = {
@@ -77,9 +142,14 @@ METHODS: dict[str, Method] = {
         uses_prediction=True,
         needs_prediction=True,
     ),
+    "draft_model": Method(_draft_model, "a second, smaller model"),
+    "self": Method(_self, "the target's own weights, quantised"),
     "cascade": Method(_cascade, "several methods in order; the first that has a draft"),
     "auto": Method(
-        _auto, "predicted if given, then suffix, then ngram", uses_prediction=True, shares_text=True
+        _auto,
+        "predicted if given, then suffix, then ngram, then a drafter if one is named",
+        uses_prediction=True,
+        shares_text=True,
     ),
 }
 """Capabilities are data: read here, never asked of a class."""

@@ -17,9 +17,11 @@ from draftproof.core.intent import (
     METHODS,
     Auto,
     Cascade,
+    DraftModel,
     NGram,
     NoSpeculation,
     Predicted,
+    SelfDraft,
     SpeculationIntent,
     Suffix,
     as_dict,
@@ -194,6 +196,7 @@ def test_alias_values_of_other_versions() -> None:
         ([{"method": "auto"}], "DP104", "proposers[0].method"),
         ([{"method": "nothing"}], "DP101", "proposers[0].method"),
         ([{"method": "mtp"}], "DP106", "proposers[0].method"),
+        ([{"method": "self", "draft_weights": "int2"}], "DP103", "proposers[0].draft_weights"),
         ([{"method": "ngram", "num_speculative_tokens": 0}], "DP103", "proposers[0].num_speculative_tokens"),
         ([{"method": "ngram", "prompt_lookup_mix": 2}], "DP102", "proposers[0].prompt_lookup_mix"),
         ([{"method": "suffix", "verification": "block"}], "DP104", "proposers[0].verification"),
@@ -207,8 +210,6 @@ def test_cascade_parts(parts: object, code: str, field: str) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        "draft_model",
-        "self",
         "eagle",
         "eagle3",
         "mtp",
@@ -216,7 +217,6 @@ def test_cascade_parts(parts: object, code: str, field: str) -> None:
         "mlp_speculator",
         "EAGLE3",
         "NEXTN",
-        "Draft_Target",
         "deepseek_mtp",
         "qwen3_next_mtp",
         "glm4_moe_mtp",
@@ -238,6 +238,9 @@ def test_methods_of_later_versions_and_other_engines(method: str) -> None:
         ("ngram-simple", "ngram"),
         ("NGRAM", "ngram"),
         ("SA", "suffix"),
+        ("STANDALONE", "draft_model"),
+        ("Draft_Target", "draft_model"),
+        ("draft-simple", "draft_model"),
     ],
 )
 def test_methods_spelled_as_elsewhere(method: str, today: str) -> None:
@@ -258,6 +261,10 @@ def test_methods_spelled_as_elsewhere(method: str, today: str) -> None:
         ("draftTokenCount", "num_speculative_tokens"),
         ("disable_by_batch_size", "leave it out"),
         ("speculative-algorithm", "method"),
+        ("speculative_draft_model_path", "model"),
+        ("assistant_model", "model"),
+        ("quantization", "draft_weights"),
+        ("use_heterogeneous_vocab", "mapped"),
     ],
 )
 def test_keys_spelled_as_elsewhere(key: str, today: str) -> None:
@@ -267,8 +274,36 @@ def test_keys_spelled_as_elsewhere(key: str, today: str) -> None:
 
 
 def test_keys_of_model_drafters() -> None:
-    assert refused({"method": "auto", "model": "some/drafter"}).code == "DP106"
-    assert refused({"method": "ngram", "draft_sample_method": "greedy"}).code == "DP106"
+    assert refused({"method": "ngram", "draft_sample_method": "greedy"}).code == "DP104"
+    assert refused({"method": "draft_model", "model": "x", "max_model_len": 3}).code == "DP106"
+    with_model = {"method": "draft_model", "model": "some/drafter", "draft_weights": "int4"}
+    assert parse_intent(with_model) == DraftModel(model="some/drafter", draft_weights="int4")
+    assert parse_intent({"method": "self"}) == SelfDraft()
+    assert parse_intent({"method": "auto", "model": "self"}) == Auto(model="self")
+
+
+@pytest.mark.parametrize("method", ["draft_model", "auto"])
+@pytest.mark.parametrize("model", ["", 3, True, ["x"], "x" * 5000, "a\0b", "a\nb"])
+def test_a_model_is_a_printable_name(method: str, model: object) -> None:
+    error = refused({"method": method, "model": model})
+    assert (error.code, error.field) == ("DP103", "model")
+    assert len(str(error)) < 500
+
+
+def test_a_draft_model_must_be_named() -> None:
+    for obj in ({"method": "draft_model"}, {"method": "draft_model", "model": None}):
+        error = refused(obj)
+        assert (error.code, error.field, error.found) == ("DP103", "model", "nothing")
+    parts = [{"method": "ngram"}, {"method": "draft_model"}]
+    assert refused({"method": "cascade", "proposers": parts}).field == "proposers[1].model"
+    with pytest.raises(DraftproofError, match="DP103"):
+        DraftModel(model=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["draft_weights", "draft_sample_method"])
+@pytest.mark.parametrize("value", ["int3", 4, True, [], ""])
+def test_choices_of_drafters(key: str, value: object) -> None:
+    assert refused({"method": "self", key: value}).code == "DP103"
 
 
 def test_spelling_tables_hold_normal_forms_and_never_our_own_names() -> None:
@@ -351,14 +386,40 @@ def _suffixes(rules: st.SearchStrategy[str]) -> st.SearchStrategy[Suffix]:
     )
 
 
+_weights = st.sampled_from(["auto", "native", "int8", "int4"])
+_models = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
+
+
+def _drafters(rules: st.SearchStrategy[str]) -> st.SearchStrategy[DraftModel | SelfDraft]:
+    common = {
+        "num_speculative_tokens": _depth,
+        "draft_weights": _weights,
+        "draft_sample_method": st.sampled_from(["auto", "greedy", "probabilistic"]),
+        "verification": rules,
+    }
+    return st.builds(DraftModel, model=_models, **common) | st.builds(SelfDraft, **common)
+
+
 _auto_rule = st.just("auto")
-_parts = _ngrams(_auto_rule) | _suffixes(_auto_rule) | st.builds(Predicted, num_speculative_tokens=_depth)
+_parts = (
+    _ngrams(_auto_rule)
+    | _suffixes(_auto_rule)
+    | _drafters(_auto_rule)
+    | st.builds(Predicted, num_speculative_tokens=_depth)
+)
 intents: st.SearchStrategy[SpeculationIntent] = st.one_of(
     st.just(NoSpeculation()),
     _ngrams(_rules),
     _suffixes(_rules),
     st.builds(Predicted, num_speculative_tokens=_depth, verification=_rules),
-    st.builds(Auto, num_speculative_tokens=_depth, verification=_rules),
+    _drafters(_rules),
+    st.builds(
+        Auto,
+        num_speculative_tokens=_depth,
+        model=st.none() | _models,
+        draft_weights=_weights,
+        verification=_rules,
+    ),
     st.builds(Cascade, proposers=st.lists(_parts, min_size=1, max_size=8).map(tuple), verification=_rules),
 )
 

@@ -29,7 +29,7 @@ def test_every_method_has_a_page_and_a_row() -> None:
     for method in METHODS:
         row = re.search(rf"^\| `{method}` \|.*$", text, re.MULTILINE)
         assert row, method
-        assert method == "none" or (DOCS / re.search(r"\((proposers/\w+\.md)\)", row[0])[1]).exists()  # type: ignore[index]
+        assert method == "none" or (DOCS / re.search(r"\((proposers/[\w-]+\.md)\)", row[0])[1]).exists()  # type: ignore[index]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -41,7 +41,9 @@ def test_ranges_and_defaults_are_those_of_the_code(page: Path) -> None:
             continue
         low, high = INT_RANGES.get(key) or FLOAT_RANGES[key]
         assert f"{low:.0f} to {high:.0f}" in line
-        named = [method for method in METHODS if method in cells[1].split(", ")] or [page.stem]
+        named = [method for method in METHODS if method in cells[1].split(", ")] or [
+            page.stem.replace("-", "_")
+        ]
         for method in named:
             default = next(item.default for item in fields(METHODS[method]) if item.name == key)
             assert str(default) in cells

@@ -12,12 +12,12 @@ from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import Cascade, NGram, NoSpeculation, Predicted, SpeculationIntent
 from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
-from draftproof.engine.drafting import check_drafts
 from draftproof.engine.engine import Engine
 from draftproof.engine.request import Request, RequestOutput
 from draftproof.engine.scheduler import _fair_shares
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.guard import check_drafts
 from draftproof.proposers.registry import create_proposer
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel
 from support.proposers import RandomDrafts

@@ -1,0 +1,201 @@
+"""What each token id of a checkpoint stands for, in bytes, and how well two vocabularies fit together.
+
+Called when a drafter is loaded and by commands that check a pair. Reads tokenizer.json or GGUF metadata itself: no
+torch, no tokenizer library. Two tokens are equal when they add the same bytes to a text, however their files spell
+them. Special tokens stand for no text, so between different vocabularies they have no counterpart.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_json
+from draftproof.checkpoints.gguf import Checkpoint, GgufFile
+from draftproof.core.errors import DraftproofError
+
+MAX_TOKEN_ID = 1 << 24
+
+_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_UNUSED = 2, 3, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """tokens   by id: the bytes that the token adds to a text (special tokens: their spelling), or None for an id
+                without a token (padding of the embedding)
+    special     ids that stand for no text: control tokens and the unknown token
+    """
+
+    tokens: tuple[bytes | None, ...]
+    special: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyFit:
+    """How a drafter's token ids relate to a target's.
+
+    same_ids          every id that has a token in both has the same token in both
+    pairs             (target id, drafter id) of equal tokens, ascending by target id; with `same_ids` the ids are
+                      equal and special tokens are among them
+    covers_target     each of the target's tokens has a counterpart
+    num_target        ordinary tokens of the target
+    num_drafter       ordinary tokens of the drafter
+    num_shared        ordinary tokens that both have
+    first_difference  in words, the lowest id that stands for different tokens; None with `same_ids`
+    """
+
+    same_ids: bool
+    pairs: tuple[tuple[int, int], ...]
+    covers_target: bool
+    num_target: int
+    num_drafter: int
+    num_shared: int
+    first_difference: str | None
+
+    @property
+    def overlap(self) -> float:
+        """Share of the smaller vocabulary's ordinary tokens that the other one has, too."""
+        return self.num_shared / max(1, min(self.num_target, self.num_drafter))
+
+    def describe(self) -> str:
+        """The overlap in words."""
+        if self.same_ids and self.covers_target:
+            return "the same vocabulary"
+        shared = f"{self.num_shared} of the target's {self.num_target} tokens"
+        if self.same_ids:
+            return f"the same token ids, {shared}"
+        return f"another vocabulary with {shared} ({self.num_drafter} in the drafter)"
+
+
+def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
+    """The vocabulary of a checkpoint. Raises DP402 for a broken one, DP405 where there is none."""
+    if isinstance(checkpoint, GgufFile):
+        return _from_gguf(checkpoint.metadata)
+    path = member(checkpoint, "tokenizer.json")
+    if path is None:
+        raise DraftproofError(
+            "DP405",
+            "tokenizer",
+            f"{checkpoint} without tokenizer.json",
+            "tokenizer.json",
+            "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
+        )
+    document = read_json(path, TOKENIZER_MAX_BYTES)
+    try:
+        return _from_tokenizer_json(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise broken(path, f"{type(error).__name__}: {error}"[:200], "a vocabulary with token ids") from error
+
+
+def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
+    """Maps the drafter's tokens to the target's: by id where all ids agree, else by their bytes."""
+    same = [
+        token_id
+        for token_id, (ours, theirs) in enumerate(zip(target.tokens, drafter.tokens, strict=False))
+        if ours is not None and ours == theirs
+    ]
+    difference = next(
+        (
+            f"id {token_id} is {ours!r} in the target and {theirs!r} in the drafter"
+            for token_id, (ours, theirs) in enumerate(zip(target.tokens, drafter.tokens, strict=False))
+            if ours is not None and theirs is not None and ours != theirs
+        ),
+        None,
+    )
+    ours, theirs = _ordinary(target), _ordinary(drafter)
+    shared = [(token_id, theirs[token]) for token, token_id in ours.items() if token in theirs]
+    pairs = sorted(shared) if difference is not None else [(token_id, token_id) for token_id in same]
+    num_target_tokens = sum(token is not None for token in target.tokens)
+    return VocabularyFit(
+        same_ids=difference is None,
+        pairs=tuple(pairs),
+        covers_target=len(pairs) == num_target_tokens,
+        num_target=len(ours),
+        num_drafter=len(theirs),
+        num_shared=len(shared),
+        first_difference=difference,
+    )
+
+
+def bytes_of_token(token: str, is_byte_level: bool) -> bytes:
+    """What an ordinary token adds to a text. `token` is spelled as in the vocabulary of its tokenizer."""
+    if is_byte_level:
+        alphabet = byte_of_character()
+        if all(character in alphabet for character in token):
+            return bytes(alphabet[character] for character in token)
+        return token.encode()
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("▁", " ").encode()
+
+
+@functools.cache
+def byte_of_character() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for characters from 256 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + rank): byte for rank, byte in enumerate(others)
+    }
+
+
+def _ordinary(vocabulary: Vocabulary) -> dict[bytes, int]:
+    """Bytes → lowest id of every token that stands for text."""
+    found: dict[bytes, int] = {}
+    for token_id, token in enumerate(vocabulary.tokens):
+        if token and token_id not in vocabulary.special:
+            found.setdefault(token, token_id)
+    return found
+
+
+def _from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
+    spellings = metadata.get("tokenizer.ggml.tokens")
+    types = metadata.get("tokenizer.ggml.token_type") or [1] * len(spellings or ())
+    if not isinstance(spellings, list) or not spellings or len(types) != len(spellings):
+        raise DraftproofError(
+            "DP405",
+            "GGUF: tokenizer.ggml.tokens",
+            "no tokens, or not as many types",
+            "a vocabulary",
+            "Convert the model again with a current converter.",
+        )
+    is_byte_level = metadata.get("tokenizer.ggml.model") == "gpt2"
+    tokens: list[bytes | None] = []
+    special = set()
+    for token_id, (token, kind) in enumerate(zip(spellings, types, strict=True)):
+        if kind == _GGUF_UNUSED:
+            tokens.append(None)
+        elif kind in (_GGUF_CONTROL, _GGUF_UNKNOWN):
+            special.add(token_id)
+            tokens.append(str(token).encode())
+        else:
+            tokens.append(bytes_of_token(str(token), is_byte_level))
+    return Vocabulary(tuple(tokens), frozenset(special))
+
+
+def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
+    model = document["model"]
+    vocab = model["vocab"]
+    if isinstance(vocab, list):  # Unigram: pairs of token and score
+        vocab = {entry[0]: token_id for token_id, entry in enumerate(vocab)}
+    is_byte_level = '"ByteLevel"' in json.dumps(document.get("decoder"))
+    added = {int(entry["id"]): entry for entry in document.get("added_tokens") or ()}
+    ids = [*map(int, vocab.values()), *added]
+    size = 1 + max(ids, default=-1)
+    if size > MAX_TOKEN_ID or min(ids, default=0) < 0:
+        raise ValueError(f"token ids from {min(ids)} to {size - 1}")
+    tokens: list[bytes | None] = [None] * size
+    for token, token_id in vocab.items():
+        tokens[token_id] = bytes_of_token(token, is_byte_level)
+    special = set()
+    for token_id, entry in added.items():
+        tokens[token_id] = str(entry["content"]).encode()
+        if entry.get("special"):
+            special.add(token_id)
+    unknown = vocab.get(model.get("unk_token"))
+    if unknown is None and isinstance(model.get("unk_id"), int):
+        unknown = model["unk_id"]
+    return Vocabulary(tuple(tokens), frozenset(special if unknown is None else special | {unknown}))

@@ -1,0 +1,247 @@
+"""A loaded drafter: its model, how its tokens map to the target's, what it takes, and whether it fits at all.
+
+Made by the registry for the proposers that draft with a model of their own. Knows no requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
+from draftproof.checkpoints.vocabulary import VocabularyFit, compare, read_vocabulary
+from draftproof.core.errors import DraftproofError
+from draftproof.kv.cache import BlockPool, KVCache
+from draftproof.models.catalogue import resolve
+from draftproof.models.loading import load_weights
+from draftproof.models.tensors import tensor_specs
+from draftproof.proposers.drawing import TokenMap
+from draftproof.proposers.resources import Resources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from draftproof.models.base import Model, ModelConfig
+    from draftproof.models.tokenizer import Tokenizer
+
+MIN_OVERLAP = 0.5
+"""Share of the smaller vocabulary below which two vocabularies do not fit."""
+BYTES_PER_WEIGHT = {"int8": 1.0625, "int4": 0.5625}
+"""Of the rounded forms; embedding and head keep eight bits."""
+
+logger = logging.getLogger("draftproof.proposers")
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Drafter:
+    """model         runs the drafts
+    tokenizer        the drafter's own, for contexts that have to be tokenised again
+    token_map        its logits → the target's tokens
+    to_drafter       target id → drafter id, for different vocabularies; None where ids are equal
+    num_blocks       blocks of its cache; 0 for a drafter that shares the target's
+    vocabulary       in words, how the vocabularies relate
+    weights          the precision of its weights
+    weight_types     how many matrices are computed with in which type
+    weights_bytes    what they take
+    source           where it came from
+    """
+
+    model: Model
+    tokenizer: Tokenizer
+    token_map: TokenMap
+    to_drafter: Mapping[int, int] | None
+    num_blocks: int
+    vocabulary: str
+    weights: str
+    weight_types: Mapping[str, int]
+    weights_bytes: int
+    source: Path
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of a full cache; pages that no request has used yet are not taken."""
+        return self.num_blocks * _block_bytes(self.model)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "model": str(self.source),
+            "weights": self.weights,
+            "weight_types": dict(self.weight_types),
+            "weights_bytes": self.weights_bytes,
+            "cache_bytes": self.cache_bytes,
+            "vocabulary": self.vocabulary,
+        }
+
+
+def load_drafter(model: str, weights: str, resources: Resources) -> Drafter:
+    """The drafter `model` in the precision `weights`, loaded once however many proposers use it.
+
+    Raises DP4xx for what cannot be loaded, DP801 for vocabularies that do not fit, DP802 for a drafter that is
+    larger than the target, DP701 where memory does not suffice.
+    """
+    weights = _precision(weights, resources.target.model)
+    return _once((model, weights), resources, lambda: _load(model, weights, resources))
+
+
+def quantised_target(weights: str, resources: Resources) -> Drafter:
+    """The target's own weights in another precision, which draft in the target's cache.
+
+    `native` for a native target is the target itself, without a copy: that is for tests. Raises DP701, and DP802
+    where rounding leaves the weights as they are.
+    """
+    weights = "int4" if weights == "auto" else weights
+    return _once(("", weights), resources, lambda: _reload(weights, resources))
+
+
+def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter]) -> Drafter:
+    drafter = resources.drafters.get(key)
+    if drafter is None:
+        resources.drafters[key] = drafter = make()
+        logger.info("drafter loaded: %s", drafter.describe())
+    return drafter
+
+
+def _load(model: str, weights: str, resources: Resources) -> Drafter:
+    target = resources.target
+    path = resolve(model)
+    checkpoint = open_checkpoint(path)
+    config, _ = load_weights(checkpoint)
+    fit = compare(read_vocabulary(open_checkpoint(target.source)), read_vocabulary(checkpoint))
+    _check_vocabularies(fit)
+    _check_size(count_weights(config), count_weights(target.config))
+    num_blocks = _num_blocks(
+        config, target.model, estimate_bytes(config, weights, target.model, checkpoint), resources
+    )
+    loaded = resources.load(
+        path, dtype=dtype_name(target.model), weights=weights, kernels=target.model.kernels
+    )
+    return Drafter(
+        model=loaded.model,
+        tokenizer=loaded.tokenizer,
+        token_map=TokenMap.of(fit, target.config.vocab_size, config.vocab_size),
+        to_drafter=None if fit.same_ids and fit.covers_target else dict(fit.pairs),
+        num_blocks=num_blocks,
+        vocabulary=fit.describe(),
+        weights=weights,
+        weight_types=loaded.weight_types,
+        weights_bytes=loaded.weights_bytes,
+        source=path,
+    )
+
+
+def _reload(weights: str, resources: Resources) -> Drafter:
+    target = resources.target
+    drafter, weights_bytes = target, 0
+    if weights != "native" or target.weights != "native":
+        needed = estimate_bytes(target.config, weights, target.model, None)
+        available = resources.available_bytes()
+        if needed > available:
+            raise DraftproofError(
+                "DP701",
+                "speculation.method",
+                f"{needed} bytes for the target's weights at {weights}",
+                f"at most {max(0, available)} bytes, which are available",
+                "Draft with a smaller model (draft_model), or by look-up (auto), which needs no weights.",
+            )
+        drafter = target if weights == target.weights else resources.reload(target, weights)
+        weights_bytes = drafter.weights_bytes
+        if drafter.weight_types == target.weight_types:
+            types = ", ".join(f"{count} {name}" for name, count in target.weight_types.items())
+            raise DraftproofError(
+                "DP802",
+                "speculation.draft_weights",
+                f"{weights}, which leaves the target's weights as they are ({types})",
+                "fewer bits than the target's",
+                "Draft with a smaller model (draft_model), or by look-up (auto).",
+            )
+    return Drafter(
+        model=drafter.model,
+        tokenizer=target.tokenizer,
+        token_map=TokenMap.identity(target.config.vocab_size),
+        to_drafter=None,
+        num_blocks=0,
+        vocabulary="the same vocabulary",
+        weights=weights,
+        weight_types=drafter.weight_types,
+        weights_bytes=weights_bytes,
+        source=target.source,
+    )
+
+
+def _precision(weights: str, target: Model) -> str:
+    """What `auto` stands for: four bits where kernels compute with them, for acceptance hardly suffers."""
+    if weights != "auto":
+        return weights
+    return "int4" if target.kernels == "native" else "native"
+
+
+def count_weights(config: ModelConfig) -> int:
+    return sum(math.prod(spec.shape) for spec in tensor_specs(config))
+
+
+def dtype_name(model: Model) -> str:
+    return str(model.dtype).removeprefix("torch.")
+
+
+def estimate_bytes(config: ModelConfig, weights: str, target: Model, checkpoint: Checkpoint | None) -> int:
+    """About what the weights will take, before they are loaded; from above."""
+    if isinstance(checkpoint, GgufFile):
+        stored = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
+        return min(stored, _rounded_bytes(config, weights, target)) if weights != "native" else stored
+    return _rounded_bytes(config, weights, target)
+
+
+def _rounded_bytes(config: ModelConfig, weights: str, target: Model) -> int:
+    if weights == "native":
+        return count_weights(config) * target.dtype.itemsize
+    lookups = config.vocab_size * config.hidden_size * (1 if config.tie_embeddings else 2)
+    return round(count_weights(config) * BYTES_PER_WEIGHT[weights] + lookups * BYTES_PER_WEIGHT["int8"])
+
+
+def _check_vocabularies(fit: VocabularyFit) -> None:
+    if fit.overlap < MIN_OVERLAP:
+        raise DraftproofError(
+            "DP801",
+            "speculation.model",
+            f"{fit.describe()}: {fit.overlap:.0%} of the smaller one; {fit.first_difference}",
+            f"a drafter that shares at least {MIN_OVERLAP:.0%} of the smaller vocabulary",
+            "Use a drafter of the target's own family.",
+        )
+
+
+def _check_size(num_drafter: int, num_target: int) -> None:
+    """A drafter of the target's size is allowed, for tests; a larger one can never pay."""
+    if num_drafter > num_target:
+        raise DraftproofError(
+            "DP802",
+            "speculation.model",
+            f"{num_drafter} weights",
+            f"at most {num_target}, as many as the target has",
+            "Draft with the smaller of the two models; a drafter of a tenth to a third of the target pays best.",
+        )
+
+
+def _num_blocks(config: ModelConfig, target: Model, weights_bytes: int, resources: Resources) -> int:
+    """As many blocks as the target's cache has, or what memory leaves; at least one full request."""
+    block_bytes = KVCache.block_bytes(config.num_layers, config.num_kv_heads, config.head_dim, target.dtype)
+    available = resources.available_bytes()
+    least = BlockPool.blocks_for(min(resources.max_len, config.context_length))
+    num_blocks = min(resources.num_blocks, (available - weights_bytes) // block_bytes)
+    if num_blocks < min(least, resources.num_blocks):
+        fits = max(0, int((available - least * block_bytes) / BYTES_PER_WEIGHT["int4"]))
+        raise DraftproofError(
+            "DP701",
+            "speculation.model",
+            f"a drafter of {weights_bytes} bytes, and {least * block_bytes} bytes of cache for one request",
+            f"at most {max(0, available)} bytes together, which are available",
+            f"Use a drafter of at most {fits} weights with draft_weights int4, or shorten the context.",
+        )
+    return num_blocks
+
+
+def _block_bytes(model: Model) -> int:
+    config = model.config
+    return KVCache.block_bytes(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype)

@@ -1,0 +1,166 @@
+"""From a drafter's logits to chains of drafted tokens, over the target's vocabulary.
+
+Used by the proposers that draft with a model. A request judged by matching gets the token that the drafter thinks the
+target will take: the best one, or the sample under the target's own noise (Gumbel coupling). A request judged by
+rejection or block gets a token drawn from q, with q. Whether a chain goes on may depend on the tokens drawn so far,
+never on what a token turns out to be: each drawn token is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from draftproof.checkpoints.vocabulary import VocabularyFit
+from draftproof.ops.draft_batch import DraftBatch
+from draftproof.ops.noise import Purpose, draw, stream
+from draftproof.ops.sampling import SamplingState, greedy_tokens, probabilities, usable_rows
+from draftproof.proposers.base import SequenceView
+from draftproof.verify.coupled import sample
+from draftproof.verify.types import NoiseKey, Rule
+
+MIN_SURVIVAL = 0.3
+"""A chain goes on while the drafter's own confidence in all of it is at least this: a further token costs a step of
+the drafter, which is about this part of a step of the target."""
+
+
+class TokenMap:
+    """Columns of a drafter's logits that stand for tokens of the target, and which.
+
+    target_ids   int64 [num_columns], or None where column k stands for token k
+    drafter_ids  int64 [num_columns], or None where column k is the k-th logit
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], num_rows: int) -> None:
+        """`pairs` (target id, drafter id), ascending; `num_rows` of the target's vocabulary."""
+        self.num_rows = num_rows
+        self._num_columns = len(pairs)
+        self._target_ids: Tensor | None = None
+        self._drafter_ids: Tensor | None = None
+        if any(pair != (column, column) for column, pair in enumerate(pairs)):
+            self._target_ids = torch.tensor([target_id for target_id, _ in pairs], dtype=torch.int64)
+            self._drafter_ids = torch.tensor([drafter_id for _, drafter_id in pairs], dtype=torch.int64)
+
+    @classmethod
+    def of(cls, fit: VocabularyFit, num_target_rows: int, num_drafter_rows: int) -> TokenMap:
+        """Ids that either model has no row for are never drafted."""
+        pairs = [pair for pair in fit.pairs if pair[0] < num_target_rows and pair[1] < num_drafter_rows]
+        return cls(pairs, num_target_rows)
+
+    @classmethod
+    def identity(cls, num_rows: int) -> TokenMap:
+        return cls([(row, row) for row in range(num_rows)], num_rows)
+
+    def columns(self, logits: Tensor) -> Tensor:
+        """[num_rows, drafter rows] → [num_rows, num_columns]"""
+        return logits[:, : self._num_columns] if self._drafter_ids is None else logits[:, self._drafter_ids]
+
+    def token(self, column: int) -> int:
+        return column if self._target_ids is None else int(self._target_ids[column])
+
+    def over_target(self, columns: Tensor) -> Tensor:
+        """[num_rows, num_columns] → [num_rows, target rows], -inf where the drafter has no such token."""
+        if self._target_ids is None and self._num_columns == self.num_rows:
+            return columns
+        full = torch.full((columns.shape[0], self.num_rows), -torch.inf)
+        if self._target_ids is None:
+            full[:, : self._num_columns] = columns
+        else:
+            full[:, self._target_ids] = columns
+        return full
+
+
+@dataclass(slots=True)
+class Chain:
+    """One request's draft while it grows. `is_broken`: the drafter's logits were not finite."""
+
+    view: SequenceView
+    limit: int
+    tokens: list[int] = field(default_factory=list)
+    q: list[Tensor] = field(default_factory=list)
+    survival: float = 1.0
+    is_broken: bool = False
+
+
+class Chains:
+    """Grows the chains of one `propose` call, a token each per pass of the drafter."""
+
+    def __init__(self, token_map: TokenMap, draws: bool) -> None:
+        """`draws`: sampled requests get drawn tokens; else every request gets the best one, as a point mass."""
+        self._map = token_map
+        self._draws = draws
+
+    def extend(self, chains: Sequence[Chain], logits: Tensor) -> list[Chain]:
+        """Adds a token to each chain and returns those that go on.
+
+        logits  float32 [num_chains, drafter rows], one row per chain
+        """
+        assert logits.shape[0] == len(chains)
+        columns = self._map.columns(logits)
+        best = columns.numpy().argmax(axis=1).tolist()
+        going: list[Chain] = []
+        for row, chain in enumerate(chains):
+            values = columns[row]
+            top = float(values[best[row]])
+            if not np.isfinite(top):  # the largest value of a row with a NaN is the NaN
+                chain.is_broken = True
+                continue
+            sampling = chain.view.sampling
+            assert sampling is not None
+            if sampling.leaves_logits:
+                chain.tokens.append(self._map.token(best[row]))
+                if len(chain.tokens) < chain.limit:
+                    chain.survival /= float(torch.exp(values - top).sum())
+            elif not self._choose(chain, sampling, values[None]):
+                continue
+            if len(chain.tokens) < chain.limit and chain.survival >= MIN_SURVIVAL:
+                going.append(chain)
+        return going
+
+    def _choose(self, chain: Chain, sampling: SamplingState, columns: Tensor) -> bool:
+        """A token through the request's sampling parameters; False when they leave none that the drafter has."""
+        processed = sampling.process(self._map.over_target(columns), [chain.tokens])
+        if not usable_rows(processed)[0]:
+            return False
+        view, depth = chain.view, len(chain.tokens)
+        q = probabilities(processed)
+        chain.survival *= float(q.max())
+        if view.params.is_greedy or not self._draws:
+            chain.tokens.append(int(greedy_tokens(processed)[0]))
+        elif view.rule is Rule.MATCH:
+            key = NoiseKey(view.noise.seed, view.noise.position + depth)
+            chain.tokens.append(int(sample(q, [key])[0]))
+        else:
+            noise = stream(view.noise.seed, view.noise.position, Purpose.DRAFT, depth)
+            chain.tokens.append(int(draw(q, [noise])[0, 0]))
+            chain.q.append(q)
+        return True
+
+
+def draft_batch(chains: Sequence[Chain | None]) -> DraftBatch:
+    """One entry per chain, in order; None and broken chains have none."""
+    kept = [chain.tokens if chain is not None and not chain.is_broken else [] for chain in chains]
+    batch = DraftBatch.chains(kept)
+    qs = [q for chain in chains if chain is not None and not chain.is_broken for q in chain.q]
+    if not qs:
+        return batch
+    drawn = torch.tensor(
+        [
+            bool(chain is not None and chain.q)
+            for chain, tokens in zip(chains, kept, strict=True)
+            for _ in tokens
+        ]
+    )
+    q_rows = torch.where(drawn, drawn.cumsum(0) - 1, 0)
+    return DraftBatch(
+        tokens=batch.tokens,
+        parent_rows=batch.parent_rows,
+        node_offsets=batch.node_offsets,
+        is_point_mass=~drawn,
+        q_rows=q_rows,
+        q=torch.cat(qs),
+    )

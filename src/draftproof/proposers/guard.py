@@ -1,0 +1,144 @@
+"""Calls a proposer so that what goes wrong stays with the request at fault, which then drafts no more with it.
+
+Used by the engine around every proposer and by a cascade around each of its parts. A proposer is not trusted with the
+pass either: what it drafts is checked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from draftproof.ops.draft_batch import DraftBatch
+from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.verify.types import Rule, Verdict
+
+logger = logging.getLogger("draftproof.proposers")
+
+
+class Guard:
+    """One proposer and the requests that it failed for.
+
+    failures  why, by request id; until `end`
+    """
+
+    def __init__(self, proposer: Proposer, vocab_size: int | None) -> None:
+        """`vocab_size` None: unknown here, whoever takes the draft checks its tokens."""
+        self.proposer = proposer
+        self.failures: dict[str, str] = {}
+        self._vocab_size = vocab_size
+        self._one_by_one = False
+
+    def serves(self, sequence: SequenceView) -> bool:
+        return sequence.req_id not in self.failures
+
+    def begin(self, sequence: SequenceView) -> None:
+        self._call(sequence, lambda: self.proposer.begin(sequence))
+
+    def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
+        self._call(sequence, lambda: self.proposer.observe(sequence, hidden))
+
+    def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+        """One entry per sequence. A batch that fails is asked for again one by one, from then on."""
+        served = all(map(self.serves, sequences))
+        if served and sequences and not self._one_by_one:
+            try:
+                return self._checked(sequences, budgets)
+            except Exception as error:
+                if len(sequences) == 1:
+                    self._fail(sequences[0], error)
+                    return DraftBatch.chains([()])
+                self._one_by_one = True
+                logger.warning(
+                    "proposer %r failed for a batch and is asked one by one now: %s",
+                    self.proposer.name,
+                    error,
+                )
+        return DraftBatch.concat([self._alone(s, b) for s, b in zip(sequences, budgets, strict=True)])
+
+    def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
+        """For all at once; one by one again where that fails, which a proposer must bear."""
+        served = [(s, v) for s, v in zip(sequences, verdicts, strict=True) if self.serves(s)]
+        if not served:
+            return
+        try:
+            self.proposer.commit([sequence for sequence, _ in served], [verdict for _, verdict in served])
+        except Exception as error:
+            if len(served) == 1:
+                self._fail(served[0][0], error)
+                return
+            for sequence, verdict in served:
+                self.commit([sequence], [verdict])
+
+    def end(self, sequence: SequenceView) -> None:
+        """Also after a failure: a failed proposer must free its state as well."""
+        self.failures.pop(sequence.req_id, None)
+        self._call(sequence, lambda: self.proposer.end(sequence))
+        self.failures.pop(sequence.req_id, None)
+
+    def _alone(self, sequence: SequenceView, budget: int) -> DraftBatch:
+        drafted = DraftBatch.chains([()])
+        if self.serves(sequence):
+            try:
+                drafted = self._checked([sequence], [budget])
+            except Exception as error:
+                self._fail(sequence, error)
+        return drafted
+
+    def _checked(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+        batch = self.proposer.propose(sequences, budgets)
+        check_drafts(batch, budgets, [s.rule is Rule.BLOCK for s in sequences], self._vocab_size)
+        return batch
+
+    def _call(self, sequence: SequenceView, call: Callable[[], None]) -> None:
+        if self.serves(sequence):
+            try:
+                call()
+            except Exception as error:
+                self._fail(sequence, error)
+
+    def _fail(self, sequence: SequenceView, error: Exception) -> None:
+        reason = f"proposer {self.proposer.name!r} failed ({type(error).__name__}: {error})"
+        self.failures[sequence.req_id] = reason
+        logger.warning("request %s drafts without it: %s", sequence.req_id, reason)
+
+
+def check_drafts(
+    batch: DraftBatch, budgets: Sequence[int], chains_only: Sequence[bool], vocab_size: int | None
+) -> None:
+    """Raises ValueError unless the drafts are what was asked for: a proposer is not trusted with the pass."""
+    sizes = batch.node_offsets.diff().tolist()
+    if len(sizes) != len(budgets) or any(not 0 <= s <= b for s, b in zip(sizes, budgets, strict=True)):
+        raise ValueError(f"drafted {sizes} nodes where {list(budgets)} were asked for")
+    if sum(sizes) != batch.num_nodes or int(batch.node_offsets[0]) != 0:
+        raise ValueError("node offsets do not cover the nodes")
+    if not batch.num_nodes:
+        return
+    too_large = vocab_size is not None and bool((batch.tokens >= vocab_size).any())
+    if too_large or bool((batch.tokens < 0).any()):
+        raise ValueError(f"drafted a token outside the vocabulary of {vocab_size}")
+    parents = batch.parent_rows.tolist()
+    first = 0
+    for size, chain in zip(sizes, chains_only, strict=True):
+        for node in range(size):
+            parent = parents[first + node]
+            if not 0 <= parent <= node or (chain and parent != node):
+                raise ValueError(f"node {node} has parent row {parent}, which is not allowed here")
+        first += size
+    if not bool(batch.is_point_mass.all()):
+        _check_distributions(batch, vocab_size)
+
+
+def _check_distributions(batch: DraftBatch, vocab_size: int | None) -> None:
+    drawn = ~batch.is_point_mass
+    q_rows, tokens = batch.q_rows[drawn], batch.tokens[drawn]
+    fits = vocab_size is None or batch.q.shape[1] == vocab_size
+    if not fits or not bool(((q_rows >= 0) & (q_rows < batch.q.shape[0])).all()):
+        raise ValueError(f"draft distributions of shape {tuple(batch.q.shape)} do not fit the drafted nodes")
+    if not bool((torch.isfinite(batch.q) & (batch.q >= 0)).all()) or not bool(
+        (batch.q[q_rows, tokens] > 0).all()
+    ):
+        raise ValueError("a token was drawn from a distribution that does not have it")

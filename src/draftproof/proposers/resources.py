@@ -1,0 +1,47 @@
+"""What a proposer with a model of its own may use: the target, its cache, memory, and the loaded drafters.
+
+Made once by the engine and handed to the registry. Requests whose configurations name the same drafter share its
+weights; a drafter that no proposer holds any more is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from draftproof.kv.cache import KVCache
+
+if TYPE_CHECKING:
+    from draftproof.models.loading import LoadedModel
+    from draftproof.proposers.drafter import Drafter
+
+LoadModel = Callable[..., "LoadedModel"]
+"""`models.loading.load_model`, or a double of it."""
+
+
+@dataclass(slots=True)
+class Resources:
+    """target        the model that verifies
+    cache            its keys and values, whose uncommitted slots `self` writes to
+    max_len          most tokens of a request, prompt and output
+    num_blocks       blocks of the target's cache: a drafter's own cache never holds more
+    available_bytes  asks how much memory a drafter may take, weights and cache together
+    load             loads a model
+    reload           loads the target in another precision
+    drafters         those that are loaded, by model and precision
+    """
+
+    target: LoadedModel
+    cache: KVCache
+    max_len: int
+    num_blocks: int
+    available_bytes: Callable[[], int]
+    load: LoadModel
+    reload: Callable[[LoadedModel, str], LoadedModel]
+    drafters: WeakValueDictionary[tuple[str, str], Drafter] = field(default_factory=WeakValueDictionary)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The loaded drafters, for `Engine.describe`."""
+        return [drafter.describe() for drafter in self.drafters.values()]

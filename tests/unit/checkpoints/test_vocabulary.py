@@ -1,0 +1,119 @@
+"""Token maps of checkpoints: what each id stands for, and how two of them fit together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftproof.checkpoints.gguf import open_checkpoint
+from draftproof.checkpoints.vocabulary import Vocabulary, compare, read_vocabulary
+from draftproof.core.errors import DraftproofError
+from draftproof.models.tokenizer import load_tokenizer
+from support.checkpoints import write_checkpoint, write_gguf
+from support.drafters import give_other_ids
+
+
+def vocabulary(*tokens: bytes | None, special: tuple[int, ...] = ()) -> Vocabulary:
+    return Vocabulary(tokens, frozenset(special))
+
+
+def _document(tmp_path: Path, document: dict[str, Any]) -> Vocabulary:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    return read_vocabulary(tmp_path)
+
+
+@pytest.mark.parametrize("write", [write_checkpoint, write_gguf])
+def test_tokens_are_those_of_the_tokenizer(write: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "model.gguf", vocab=400)
+    found = read_vocabulary(open_checkpoint(path))
+    tokenizer = load_tokenizer(open_checkpoint(path))
+    expected = [tokenizer.token_bytes(token_id) for token_id in range(len(found.tokens))]
+    assert [token or b"" for token in found.tokens] == [
+        b"" if token.startswith(b"[PAD") else token for token in expected
+    ]
+    assert found.special == tokenizer.special_ids == {0, 1, 2}
+
+
+def test_the_same_tokenizer_fits_in_either_format(tmp_path: Path) -> None:
+    files = read_vocabulary(write_checkpoint(tmp_path / "model"))
+    gguf = read_vocabulary(open_checkpoint(write_gguf(tmp_path / "model.gguf")))
+    fit = compare(files, gguf)
+    assert fit.same_ids
+    assert fit.covers_target
+    assert fit.describe() == "the same vocabulary"
+
+
+def test_sentencepiece_spells_bytes_and_spaces(tmp_path: Path) -> None:
+    unigram = {
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["▁the", -1.5], ["<0x0A>", -3]]},
+        "added_tokens": [{"id": 3, "content": "<s>", "special": True}, {"id": 5, "content": "<think>"}],
+    }
+    found = _document(tmp_path, unigram)
+    assert found.tokens == (b"<unk>", b" the", b"\n", b"<s>", None, b"<think>")
+    assert found.special == {0, 3}
+
+
+def test_padded_tails_do_not_matter() -> None:
+    short = vocabulary(b"a", b"b", b"<s>", special=(2,))
+    long = vocabulary(b"a", b"b", b"<s>", None, None, special=(2,))
+    for target, drafter in ((short, long), (long, short)):
+        fit = compare(target, drafter)
+        assert (fit.same_ids, fit.covers_target) == (True, True)
+        assert fit.pairs == ((0, 0), (1, 1), (2, 2))
+        assert fit.overlap == 1.0
+
+
+def test_a_longer_tail_with_tokens_keeps_the_ids() -> None:
+    short, long = vocabulary(b"a", b"b"), vocabulary(b"a", b"b", b"c")
+    assert compare(short, long).covers_target
+    fit = compare(long, short)
+    assert (fit.same_ids, fit.covers_target, fit.pairs) == (True, False, ((0, 0), (1, 1)))
+    assert "2 of the target's 3" in fit.describe()
+
+
+def test_other_ids_are_mapped_by_bytes_without_special_tokens() -> None:
+    target = vocabulary(b"<s>", b"a", b"b", b"only", b"a", special=(0,))
+    drafter = vocabulary(b"b", b"<s>", b"other", b"a", b"", special=(1,))
+    fit = compare(target, drafter)
+    assert not fit.same_ids
+    assert fit.pairs == ((1, 3), (2, 0))  # of equal tokens the lowest id
+    assert (fit.num_target, fit.num_drafter, fit.num_shared) == (3, 3, 2)
+    assert fit.overlap == pytest.approx(2 / 3)
+    assert fit.first_difference == "id 0 is b'<s>' in the target and b'b' in the drafter"
+
+
+def test_reordered_ids_of_a_real_tokenizer(tmp_path: Path) -> None:
+    ours = read_vocabulary(write_checkpoint(tmp_path / "target"))
+    write_checkpoint(tmp_path / "other", vocab=340)
+    give_other_ids(tmp_path / "other")
+    theirs = read_vocabulary(tmp_path / "other")
+    fit = compare(ours, theirs)
+    assert fit.overlap == 1.0  # of the smaller one
+    assert all(ours.tokens[target] == theirs.tokens[drafter] for target, drafter in fit.pairs)
+    assert len(fit.pairs) == 340 - 3
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"model": {}},
+        {"model": {"vocab": 3}},
+        {"model": {"vocab": {"a": "x"}}},
+        {"model": {"vocab": {"a": 1 << 40}}},
+        {"model": {"vocab": {"a": -2}}},
+        {"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": None}]},
+        {"model": {"vocab": {"a": 0}}, "added_tokens": 7},
+    ],
+)
+def test_broken_vocabularies_are_refused(document: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match="DP402"):
+        _document(tmp_path, document)
+
+
+def test_no_vocabulary_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match="DP405"):
+        read_vocabulary(tmp_path)

@@ -1,0 +1,409 @@
+"""The draft model: its drafts are what its own model says of the text, however far its cache lagged behind."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from draftproof.core.errors import DraftproofError
+from draftproof.core.intent import Auto, Cascade, DraftModel, NGram, SelfDraft
+from draftproof.core.params import SamplingParams
+from draftproof.engine.config import EngineConfig
+from draftproof.engine.engine import Engine
+from draftproof.models.loading import load_model
+from draftproof.ops.noise import Purpose, draw, stream
+from draftproof.ops.sampling import SamplingState
+from draftproof.proposers import draft_model
+from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.drafter import count_weights
+from draftproof.proposers.registry import create_proposer
+from draftproof.verify.types import NoiseKey, Rule, Verdict
+from support.checkpoints import Spec, write_checkpoint
+from support.drafters import FaultyLoader, write_drafters
+from support.passes import logits_in_chunks
+
+TARGET = Spec(context=256)
+GREEDY = SamplingParams(temperature=0.0)
+SAMPLED = SamplingParams(temperature=0.9, top_k=30)
+_numbers = itertools.count()
+PROMPT = [(37 * index) % 300 + 3 for index in range(70)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    write_checkpoint(root / "target", TARGET)
+    write_drafters(root, TARGET)
+    write_checkpoint(root / "alien-ids", TARGET, vocab=300)
+    give_no_tokens_in_common(root / "alien-ids")
+    write_checkpoint(root / "large", TARGET, layers=3)
+    write_checkpoint(root / "padded", TARGET, vocab=448, layers=1)
+    (root / "padded" / "tokenizer.json").write_bytes((root / "target" / "tokenizer.json").read_bytes())
+    return root
+
+
+def give_no_tokens_in_common(folder: Path) -> None:
+    """Every ordinary token gets a letter that no token of the target begins with."""
+    path = folder / "tokenizer.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    vocab = document["model"]["vocab"]
+    document["model"]["vocab"] = {f"Ω{token}" if i > 2 else token: i for token, i in vocab.items()}
+    document["model"]["merges"] = []
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.fixture
+def engine(folder: Path) -> Engine:
+    engine = Engine(load_model(folder / "target", dtype="float32"), EngineConfig(max_num_seqs=8))
+    engine.resources.load = FaultyLoader()
+    return engine
+
+
+def view_of(prompt: list[int], params: SamplingParams = GREEDY, **changes: object) -> SequenceView:
+    view = SequenceView(f"r{next(_numbers)}", list(prompt), len(prompt), params, depth=8)
+    view.sampling = SamplingState(params, prompt, ())
+    for name, value in changes.items():
+        setattr(view, name, value)
+    return view
+
+
+def draft(proposer: Proposer, view: SequenceView, budget: int = 8) -> list[int]:
+    return proposer.propose([view], [budget]).tokens.tolist()
+
+
+def append(view: SequenceView, tokens: list[int]) -> None:
+    view.token_ids.extend(tokens)
+    assert view.sampling is not None
+    view.sampling.commit(tokens)
+
+
+@functools.cache
+def _model(path: Path):  # type: ignore[no-untyped-def]
+    return load_model(path, dtype="float32").model
+
+
+def best_continuation(path: Path, tokens: list[int], count: int) -> list[int]:
+    """What the model at `path` continues with, computed from scratch."""
+    text = list(tokens)
+    for _ in range(count):
+        text.append(int(logits_in_chunks(_model(path), text, [len(text)])[-1].argmax()))
+    return text[len(tokens) :]
+
+
+def test_drafts_follow_the_text_whatever_happened_before(engine: Engine, folder: Path) -> None:
+    """Accepted, cut, rejected, drafted by others, not drafted at all: the draft is that of a fresh model."""
+    rng = random.Random(4)
+    proposer = create_proposer(
+        DraftModel(
+            adaptive=False, model=str(folder / "bad"), num_speculative_tokens=6, draft_weights="native"
+        ),
+        engine.resources,
+    )
+    view = view_of(PROMPT)
+    proposer.begin(view)
+    for step in range(25):
+        drafted = draft(proposer, view, rng.randint(0, 6))
+        assert drafted == best_continuation(folder / "bad", view.token_ids, len(drafted)), step
+        run = drafted[: rng.randint(0, len(drafted))]
+        run += [rng.randrange(384) for _ in range(rng.choice([0, 1, 1, 5]))]  # 5: drafted by another proposer
+        append(view, run)
+        proposer.commit([view], [Verdict((), (), 0)])
+    assert view.note is None
+
+
+def test_a_long_prompt_is_read_in_chunks_beside_others(
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_model, "CATCH_UP_ROWS", 16)
+    proposer = create_proposer(
+        DraftModel(adaptive=False, model=str(folder / "bad"), draft_weights="native"), engine.resources
+    )
+    short, long = view_of(PROMPT[:10]), view_of(PROMPT)
+    for view in (short, long):
+        proposer.begin(view)
+    rounds = 0
+    while not proposer.propose([long, short], [1, 1]).request(0).num_nodes:
+        batch = proposer.propose([long, short], [1, 1])
+        assert batch.request(1).tokens.tolist() == best_continuation(folder / "bad", short.token_ids, 1)
+        rounds += 1
+    assert rounds >= 2
+    assert draft(proposer, long, 3)[:1] == best_continuation(folder / "bad", long.token_ids, 1)
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize("kind", ["good", "other-vocabulary"])
+def test_sampled_drafts_are_drawn_from_the_q_that_is_handed_over(
+    rule: Rule, kind: str, engine: Engine, folder: Path
+) -> None:
+    proposer = create_proposer(
+        DraftModel(adaptive=False, model=str(folder / kind), draft_weights="native"), engine.resources
+    )
+    view = view_of(PROMPT, SAMPLED, rule=rule, noise=NoiseKey(11, 5))
+    proposer.begin(view)
+    batch = proposer.propose([view], [4])
+    assert batch.num_nodes > 0
+    if rule is Rule.MATCH:
+        assert bool(batch.is_point_mass.all())
+        return
+    assert not bool(batch.is_point_mass.any())
+    assert batch.q_rows.tolist() == list(range(batch.num_nodes))
+    assert torch.allclose(batch.q.sum(1), torch.ones(batch.num_nodes, dtype=torch.float64))
+    assert int((batch.q > 0).sum(1).max()) <= 30  # top-k acts on the tokens that the target knows
+    streams = [stream(11, 5, Purpose.DRAFT, row) for row in range(batch.num_nodes)]
+    assert draw(batch.q, streams)[:, 0].tolist() == batch.tokens.tolist()
+    for node, token in enumerate(batch.tokens.tolist()):
+        assert float(batch.q[node, token]) > 0
+    if kind == "other-vocabulary":
+        drafter = engine.resources.drafters[str(folder / kind), "native"]
+        assert drafter.to_drafter is not None
+        assert set(batch.q.sum(0).nonzero().flatten().tolist()) <= set(drafter.to_drafter)
+
+
+def test_coupled_drafts_are_what_the_target_would_sample(engine: Engine, folder: Path) -> None:
+    """With the target as its own drafter every coupled draft is accepted."""
+    params = SamplingParams(temperature=0.9, top_k=30, seed=3, max_tokens=24, ignore_eos=True)
+    good = DraftModel(adaptive=False, model=str(folder / "good"), draft_weights="native")
+    [output] = engine.generate([PROMPT], params, intent=good)
+    assert output.stats.accepted == output.stats.proposed > 0
+    greedy = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
+    for intent in (good, SelfDraft(adaptive=False, draft_weights="native")):
+        [output] = engine.generate([PROMPT], greedy, intent=intent)
+        assert output.stats.accepted == output.stats.proposed > 0
+    engine.check_idle()
+
+
+@pytest.mark.parametrize("kind", ["good", "bad", "other-vocabulary"])
+@pytest.mark.parametrize("verification", ["auto", "rejection", "block"])
+def test_unseeded_and_drawn_drafts_run_through_the_engine(
+    kind: str, verification: str, engine: Engine, folder: Path
+) -> None:
+    params = SamplingParams(temperature=1.0, max_tokens=24, ignore_eos=True)
+    intent = DraftModel(adaptive=False, model=str(folder / kind), verification=verification)  # type: ignore[arg-type]
+    outputs = engine.generate([PROMPT, PROMPT[:5]], params, intent=intent)
+    for output in outputs:
+        assert output.stats.proposed > 0
+        assert output.error is None
+        assert "failed" not in (output.decision_reason or "")
+    engine.check_idle()
+
+
+def test_tokens_outside_the_intersection_make_the_context_new(engine: Engine, folder: Path) -> None:
+    """The drafter reads the output's text, tokenised by itself, as soon as a token has no counterpart."""
+    intent = DraftModel(adaptive=False, model=str(folder / "other-vocabulary"), draft_weights="native")
+    proposer = create_proposer(intent, engine.resources)
+    drafter = engine.resources.drafters[str(folder / "other-vocabulary"), "native"]
+    assert drafter.to_drafter is not None
+    target = engine.tokenizer
+    outside = [t for t in range(3, target.vocab_size) if t not in drafter.to_drafter]
+    inside = [
+        t for t in range(3, target.vocab_size) if t in drafter.to_drafter and target.token_bytes(t).isalpha()
+    ]
+    view = view_of(PROMPT)
+    proposer.begin(view)
+    rng = random.Random(1)
+    for _ in range(12):
+        append(view, [rng.choice(inside + outside) for _ in range(3)])
+        drafted = draft(proposer, view, 2)
+        prompt, output = view.token_ids[: view.num_prompt], view.token_ids[view.num_prompt :]
+        context = drafter.tokenizer.encode(target.decode(prompt, skip_special=False), add_special=True)
+        ids = proposer._requests[view.req_id].token_ids  # type: ignore[attr-defined]
+        read = b"".join(map(drafter.tokenizer.token_bytes, ids[len(context) :]))
+        assert read == b"".join(map(target.token_bytes, output))
+        logits = logits_in_chunks(drafter.model, list(ids), [len(ids)])[-1:]
+        best = int(drafter.token_map.over_target(drafter.token_map.columns(logits)).argmax())
+        assert drafted[0] == best
+    assert any(token in outside for token in view.token_ids)
+
+
+def test_a_split_character_outside_the_intersection_waits(engine: Engine, folder: Path) -> None:
+    proposer = create_proposer(
+        DraftModel(adaptive=False, model=str(folder / "other-vocabulary"), draft_weights="native"),
+        engine.resources,
+    )
+    drafter = engine.resources.drafters[str(folder / "other-vocabulary"), "native"]
+    assert drafter.to_drafter is not None
+    outside = next(t for t in range(3, engine.tokenizer.vocab_size) if t not in drafter.to_drafter)
+    [first, second] = [engine.tokenizer.encode("é"), engine.tokenizer.encode("x")]
+    assert len(first) == 2
+    view = view_of(PROMPT)
+    proposer.begin(view)
+    append(view, [outside, first[0]])
+    assert draft(proposer, view) == []
+    append(view, [first[1], *second])
+    assert draft(proposer, view) != []
+
+
+def test_padding_is_never_drafted(engine: Engine, folder: Path) -> None:
+    resources = engine.resources
+    proposer = create_proposer(
+        DraftModel(
+            adaptive=False, model=str(folder / "padded"), num_speculative_tokens=8, draft_weights="native"
+        ),
+        resources,
+    )
+    drafter = resources.drafters[str(folder / "padded"), "native"]
+    assert drafter.vocabulary == "the same vocabulary"
+    assert drafter.to_drafter is None
+    views = [view_of(PROMPT[:count], SAMPLED, rule=Rule.REJECTION) for count in range(5, 25)]
+    for view in views:
+        proposer.begin(view)
+    batch = proposer.propose(views, [8] * len(views))
+    assert batch.q.shape[1] == 384
+    assert int(batch.tokens.max()) < engine.tokenizer.vocab_size
+
+
+def _stopped(engine: Engine, folder: Path, kind: str) -> str:
+    params = SamplingParams(temperature=0.0, max_tokens=100, ignore_eos=True)
+    plain = engine.generate([PROMPT], params)[0]
+    output = engine.generate([PROMPT], params, intent=DraftModel(adaptive=False, model=str(folder / kind)))[0]
+    engine.check_idle()
+    assert output.token_ids == plain.token_ids
+    return output.decision_reason or ""
+
+
+def test_what_stops_a_drafter_is_said_and_takes_no_request_down(engine: Engine, folder: Path) -> None:
+    assert "the drafter has 64 positions" in _stopped(engine, folder, "short")
+    assert "not finite numbers" in _stopped(engine, folder, "nan")
+    assert "planted fault" in _stopped(engine, folder, "crashing")
+    assert "another vocabulary with" in _stopped(engine, folder, "other-vocabulary")
+
+
+def test_a_failing_part_leaves_the_request_to_the_others(engine: Engine, folder: Path) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=60, ignore_eos=True)
+    crashing = DraftModel(model=str(folder / "crashing"))
+    plain = engine.generate([PROMPT], params)[0]
+    for parts in (
+        (crashing, NGram(prompt_lookup_min=1)),
+        (NGram(prompt_lookup_min=9, prompt_lookup_max=9), crashing, SelfDraft()),
+    ):
+        output = engine.generate([PROMPT], params, intent=Cascade(proposers=parts, adaptive=False))[0]
+        assert output.token_ids == plain.token_ids
+        assert "drafts with what is left" in (output.decision_reason or "")
+        last_round = list(output.stats.depth_histogram)
+        assert max(last_round) > 0
+    engine.check_idle()
+
+
+def test_the_drafters_cache_returns_and_bounds_what_is_drafted(engine: Engine, folder: Path) -> None:
+    engine.resources.num_blocks = 8  # one full request, and no more
+    proposer = create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
+    views = [view_of(PROMPT[:40]) for _ in range(5)]
+    for view in views:
+        proposer.begin(view)
+    batch = proposer.propose(views, [2] * 5)
+    sizes = batch.node_offsets.diff().tolist()
+    assert min(sizes[:4]) > 0
+    assert sizes[4] == 0
+    assert "cache was full" in (views[4].note or "")
+    proposer.end(views[0])
+    assert draft(proposer, views[4], 2) != []
+    for view in views[1:]:
+        proposer.end(view)
+    pool = proposer._pool  # type: ignore[attr-defined]
+    assert pool.num_free == pool.num_blocks
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "told"),
+    [("alien-ids", "DP801", "first"), ("large", "DP802", "weights"), ("none", "DP401", "")],
+)
+def test_drafters_that_do_not_fit(kind: str, code: str, told: str, engine: Engine, folder: Path) -> None:
+    intent = DraftModel(adaptive=False, model=str(folder / kind))
+    with pytest.raises(DraftproofError, match=code):
+        engine.generate([PROMPT], GREEDY, intent=intent)
+    engine.check_idle()
+    plain = Engine(engine.loaded, EngineConfig(on_unfit="plain", speculation=intent))
+    params = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+    [output] = plain.generate([PROMPT], params)
+    assert output.stats.proposed == 0
+    assert code in (output.decision_reason or "")
+    assert plain.describe()["drafters"] == []
+    # `auto` drafts by look-up, whatever `on_unfit` says
+    auto = engine.generate([PROMPT * 2], params, intent=Auto(model=str(folder / kind)))[0]
+    assert code in (auto.decision_reason or "")
+
+
+def test_the_start_fails_when_the_engines_own_drafter_does_not_fit(engine: Engine, folder: Path) -> None:
+    with pytest.raises(DraftproofError, match="DP802"):
+        Engine(
+            engine.loaded, EngineConfig(speculation=DraftModel(adaptive=False, model=str(folder / "large")))
+        )
+
+
+def test_memory_that_does_not_suffice(engine: Engine, folder: Path) -> None:
+    engine.resources.available_bytes = lambda: 60_000
+    with pytest.raises(DraftproofError, match="DP701") as caught:
+        create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
+    assert "weights with draft_weights int4" in caught.value.remedy
+
+
+def test_a_drafter_is_loaded_once_and_freed_with_its_last_proposer(engine: Engine, folder: Path) -> None:
+    loads: list[str] = []
+    load: Callable[..., object] = engine.resources.load
+
+    def counting(path: Path, **options: object) -> object:
+        loads.append(path.name)
+        return load(path, **options)
+
+    engine.resources.load = counting  # type: ignore[assignment]
+    first = create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
+    second = create_proposer(Auto(model=str(folder / "bad")), engine.resources)
+    assert loads == ["bad"]
+    [described] = engine.describe()["drafters"]
+    assert described["weights_bytes"] > 0
+    assert described["cache_bytes"] > 0
+    del first, second
+    assert engine.describe()["drafters"] == []
+
+
+def test_quantised_weights_draft_by_default_and_their_bytes_are_stated(engine: Engine, folder: Path) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=30, ignore_eos=True)
+    plain = engine.generate([PROMPT], params)[0]
+    described = {}
+    for intent in (
+        DraftModel(adaptive=False, model=str(folder / "good")),
+        SelfDraft(adaptive=False),
+        SelfDraft(adaptive=False, draft_weights="int8"),
+    ):
+        output = engine.generate([PROMPT], params, intent=intent)[0]
+        assert output.token_ids == plain.token_ids
+        assert output.stats.accepted > 0
+        described |= {(d["weights"], d["cache_bytes"] > 0): d for d in engine.describe()["drafters"]}
+    assert set(described) == {("int4", True), ("int4", False), ("int8", False)}
+    num_weights = count_weights(engine.loaded.config)
+    for (weights, _), drafter in described.items():
+        assert set(drafter["weight_types"]) == ({"Q4_0", "Q8_0"} if weights == "int4" else {"Q8_0"})
+        assert 0.5 * num_weights < drafter["weights_bytes"] < 1.2 * num_weights
+    engine.check_idle()
+
+
+def test_self_reads_the_targets_cache_and_pays_for_no_other(engine: Engine) -> None:
+    """A float drafter in the target's cache is the target: everything it drafts is accepted, from the first round."""
+    params = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+    outputs = engine.generate(
+        [PROMPT, PROMPT[:33], PROMPT[:1]],
+        params,
+        intent=SelfDraft(adaptive=False, draft_weights="native", num_speculative_tokens=3),
+    )
+    for output in outputs:
+        assert output.stats.proposed == output.stats.accepted > 0
+    [drafter] = engine.describe()["drafters"]
+    assert (drafter["weights_bytes"], drafter["cache_bytes"]) == (0, 0)
+
+
+def test_self_refuses_weights_that_rounding_leaves_as_they_are(folder: Path) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=20)
+    quantised = Engine(load_model(folder / "target", dtype="float32", weights="int4"), EngineConfig())
+    with pytest.raises(DraftproofError, match="DP802"):
+        quantised.generate([PROMPT], params, intent=SelfDraft(adaptive=False))
+    unable = Engine(load_model(folder / "target", dtype="float32"), EngineConfig())
+    unable.resources.available_bytes = lambda: 1000
+    with pytest.raises(DraftproofError, match="DP701"):
+        unable.generate([PROMPT], params, intent=SelfDraft(adaptive=False))
