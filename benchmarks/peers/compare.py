@@ -50,6 +50,10 @@ def main():
     print(table(runs, ratios))
 
 
+def start_of(arm_runs):
+    return geometric_mean([run["start_s"] for run in arm_runs])
+
+
 def speeds(runs):
     """Decode tokens/s by (kind, prompt): the geometric mean over repetitions."""
     by_prompt = defaultdict(list)
@@ -90,9 +94,8 @@ def table(runs, ratios):
         by_kind = speeds(arm_runs)
         cells = [f"{geometric_mean([v for (k, _), v in by_kind.items() if k == kind]):.1f}" for kind in kinds]
         prefill = geometric_mean([r["prefill_s"] for run in arm_runs for r in run["results"]])
-        start = geometric_mean([run["start_s"] for run in arm_runs])
         lines.append(
-            f"| {name} | {' | '.join(cells)} | {prefill:.2f} | {start:.1f} | {same_text(runs, first, name)} |"
+            f"| {name} | {' | '.join(cells)} | {prefill:.2f} | {start_of(arm_runs):.1f} | {same_text(runs, first, name)} |"
         )
     lines.append("")
     for ratio in ratios:

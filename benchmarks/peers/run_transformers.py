@@ -24,7 +24,9 @@ def main():
     arguments.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     args = arguments.parse_args()
     torch.set_num_threads(args.threads)
+    start = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype)).eval()
+    start_s = time.perf_counter() - start
     ends = stop_tokens(args.model)
 
     def generate(ids, max_new_tokens):
@@ -54,6 +56,7 @@ def main():
             mode="plain",
             dtype=args.dtype,
             version=f"transformers {transformers.__version__}, torch {torch.__version__}",
+            start_s=round(start_s, 2),
         )
 
 
