@@ -95,7 +95,8 @@ def table(runs, ratios):
         cells = [f"{geometric_mean([v for (k, _), v in by_kind.items() if k == kind]):.1f}" for kind in kinds]
         prefill = geometric_mean([r["prefill_s"] for run in arm_runs for r in run["results"]])
         lines.append(
-            f"| {name} | {' | '.join(cells)} | {prefill:.2f} | {start_of(arm_runs):.1f} | {same_text(runs, first, name)} |"
+            f"| {name} | {' | '.join(cells)} | {prefill:.2f} | {start_of(arm_runs):.1f} "
+            f"| {same_text(runs, first, name)} |"
         )
     lines.append("")
     for ratio in ratios:
