@@ -40,7 +40,9 @@ def main():
             print(f"repetition {repetition + 1} of {args.repetitions}: {name}", file=sys.stderr)
             command = shlex.split(arms[name].replace("{prompts}", args.prompts))
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            documents = [line for line in done.stdout.splitlines() if line.startswith("{")]  # engines chat too
+            documents = [
+                line for line in done.stdout.splitlines() if line.startswith("{")
+            ]  # engines chat too
             runs[name].append(json.loads(documents[-1]))
     ratios = compare(runs)
     certificate = birth_certificate(command_line(), {}, {"repetitions": args.repetitions})

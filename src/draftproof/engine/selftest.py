@@ -43,7 +43,9 @@ def check_bits(model: Model) -> SelfTest:
     single = feed.chunks([*([head] if head else []), *[1] * num_compared])
     variants = {
         "one pass": feed.chunks([num_tokens]),
-        "uneven chunks beside another sequence": feed.chunks(_uneven(num_tokens), neighbour=tokens[:NUM_NEIGHBOURS]),
+        "uneven chunks beside another sequence": feed.chunks(
+            _uneven(num_tokens), neighbour=tokens[:NUM_NEIGHBOURS]
+        ),
         "a tree": feed.tree(),
     }
     differing = [name for name, logits in variants.items() if not torch.equal(logits, single)]
