@@ -153,7 +153,7 @@ def read_bytes(path: Path, offset: int, num_bytes: int) -> NDArray[np.uint8]:
     content = np.empty(num_bytes, np.uint8)  # unlike a bytearray, not filled before it is read into
     with path.open("rb") as file:
         file.seek(offset)
-        num_read = file.readinto(memoryview(content))
+        num_read = file.readinto(content.data)
     if num_read != num_bytes:
         raise broken(path, f"{offset + num_read} bytes", f"at least {offset + num_bytes} bytes")
     return content
