@@ -13,7 +13,7 @@ from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
 from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, bits_per_weight, block_size, quantize
-from draftproof.models.weights import Weights
+from draftproof.models.weights import Weights, finite
 
 Form = Literal["native", "int8", "int4", "float"]
 """
@@ -101,4 +101,4 @@ class ExpandedWeights(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = self._weights[name]
-        return tensor.dequantize() if isinstance(tensor, BlockTensor) else tensor
+        return finite(name, tensor.dequantize()) if isinstance(tensor, BlockTensor) else tensor

@@ -57,16 +57,21 @@ class Weights(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         stored = self.stored(name)
         tensor = stored.dequantize() if isinstance(stored, BlockTensor) else stored
-        # Both pass a NaN on, and one of them is any infinity: ten times as quick as a look at each element.
-        if tensor.numel() and not all(math.isfinite(extreme) for extreme in tensor.aminmax()):
-            raise DraftproofError(
-                "DP404",
-                name,
-                "NaN or infinite values",
-                "finite weights",
-                "Get the checkpoint again, or from another source.",
-            )
-        return tensor
+        return finite(name, tensor)
+
+
+def finite(name: str, tensor: Tensor) -> Tensor:
+    """The tensor itself. Raises DP404 if it has a NaN or an infinity."""
+    # Both extremes pass a NaN on, and one of them is any infinity: ten times as quick as a look at each element.
+    if tensor.numel() and not all(math.isfinite(extreme) for extreme in tensor.aminmax()):
+        raise DraftproofError(
+            "DP404",
+            name,
+            "NaN or infinite values",
+            "finite weights",
+            "Get the checkpoint again, or from another source.",
+        )
+    return tensor
 
 
 class SafetensorsWeights(Weights):
