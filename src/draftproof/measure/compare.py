@@ -7,7 +7,7 @@ A stop-watch around `step()` gives the wall time of every round; the engine's `R
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,11 +47,6 @@ class RequestRecord:
     finish_reason: str = ""
     stats: SpeculationStats = field(default_factory=SpeculationStats)
 
-    @property
-    def s_per_token(self) -> float | None:
-        """Decode time per token; None for an answer that ended with its first token."""
-        return self.decode_s / self.num_decoded if self.num_decoded else None
-
 
 @dataclass(slots=True)
 class DecodeTotals:
@@ -67,6 +62,18 @@ class DecodeTotals:
     def coordination_s(self) -> float:
         """All of the wall time that was neither drafting nor the pass, so that no time is lost."""
         return max(0.0, self.wall_s - self.draft_s - self.verify_s)
+
+    @property
+    def s_per_token(self) -> float | None:
+        """Wall time per decoded token of all requests together; None where none was decoded."""
+        return self.wall_s / self.emitted if self.emitted else None
+
+    @classmethod
+    def sum(cls, parts: Iterable[DecodeTotals]) -> DecodeTotals:
+        totals = cls()
+        for part in parts:
+            totals.add(part)
+        return totals
 
     def add(self, other: DecodeTotals) -> None:
         self.rounds += other.rounds

@@ -2,9 +2,11 @@
 
 Called by `draftproof demo`. Decides what runs in which order and adds it up; rendering is in `demo_report`.
 
-Why the order is as it is: every prompt (at four concurrent requests: every group of four) runs once in each
-arm, one right after the other, and the arm that goes first alternates, so that a machine that slows down or
-speeds up hurts both alike. Every measured request has a scope of its own: the suffix pool remembers earlier
+Why the order is as it is: every block (one prompt, or as many as run at the same time) runs once in each arm, one
+right after the other, and the arm that goes first alternates, so that a machine that slows down or speeds up
+hurts both alike. The block is the unit of the interval: requests that share passes are one observation, not
+several. Where several run together, every prompt is in two blocks, each time with other neighbours, because two
+blocks alone say next to nothing. Every measured request has a scope of its own: the suffix pool remembers earlier
 outputs of a scope, and a prompt that was measured before would be drafted from its own earlier answer.
 """
 
@@ -67,7 +69,7 @@ class Cell:
     concurrency: int
     plain: list[RequestRecord] = field(default_factory=list)
     speculative: list[RequestRecord] = field(default_factory=list)
-    totals: dict[ArmName, DecodeTotals] = field(default_factory=lambda: {arm: DecodeTotals() for arm in ARMS})
+    blocks: dict[ArmName, list[DecodeTotals]] = field(default_factory=lambda: {arm: [] for arm in ARMS})
 
     @property
     def pairs(self) -> list[tuple[RequestRecord, RequestRecord]]:
@@ -78,9 +80,19 @@ class Cell:
         return sum(plain.token_ids == speculative.token_ids for plain, speculative in self.pairs)
 
     @property
+    def num_prompts(self) -> int:
+        return len({record.prompt for record in self.plain})
+
+    @property
+    def totals(self) -> dict[ArmName, DecodeTotals]:
+        """Sums over all blocks of an arm."""
+        return {arm: DecodeTotals.sum(self.blocks[arm]) for arm in ARMS}
+
+    @property
     def speedup(self) -> RatioEstimate | None:
-        """Plain ÷ speculative decode time per token, paired over prompts; None without a second token."""
-        times = [(plain.s_per_token, speculative.s_per_token) for plain, speculative in self.pairs]
+        """Plain ÷ speculative decode time per token, paired over blocks; None without a second token."""
+        blocks = zip(*(self.blocks[arm] for arm in ARMS), strict=True)
+        times = [(plain.s_per_token, spec.s_per_token) for plain, spec in blocks]
         usable = [(plain, spec) for plain, spec in times if plain and spec]
         if not usable:
             return None
@@ -89,7 +101,7 @@ class Cell:
     @property
     def breakeven(self) -> BreakEven | None:
         """Mean speculative round against a plain token, both over all requests of the load."""
-        plain, spec = self.totals["plain"], self.totals["speculative"]
+        plain, spec = (self.totals[arm] for arm in ARMS)
         if not plain.emitted or not spec.emitted:
             return None
         return BreakEven(
@@ -213,10 +225,14 @@ class Demo:
             yield Cell(workload.name, workload.title, candidate, concurrency)
 
     def _groups(self, workload: Workload, size: int) -> Iterator[tuple[Sequence[Prompt], Sequence[ArmName]]]:
-        """Prompts in groups that run together, each with the order of its arms."""
+        """Prompts in blocks that run together, each with the order of its arms."""
         prompts = workload.prompts[: self._settings.num_prompts]
-        for number, first in enumerate(range(0, len(prompts), size)):
-            yield prompts[first : first + size], ARMS if number % 2 == 0 else ARMS[::-1]
+        num_blocks = -(-len(prompts) // size)
+        blocks = [prompts[first : first + size] for first in range(0, len(prompts), size)]
+        if size > 1 and num_blocks > 1:
+            blocks += [prompts[first::num_blocks] for first in range(num_blocks)]
+        for number, block in enumerate(blocks):
+            yield block, ARMS if number % 2 == 0 else ARMS[::-1]
 
     def _measure(self, cell: Cell, group: Sequence[Prompt], arm: ArmName, max_tokens: int) -> None:
         requests = [self._request(prompt, arm, max_tokens) for prompt in group]
@@ -231,7 +247,7 @@ class Demo:
             )
             for prompt, request in zip(group, requests, strict=True)
         ]
-        cell.totals[arm].add(run_block(self._engine, requests, records, self._clock))
+        cell.blocks[arm].append(run_block(self._engine, requests, records, self._clock))
         (cell.plain if arm == "plain" else cell.speculative).extend(records)
 
     def _request(self, prompt: Prompt, arm: ArmName, max_tokens: int) -> Any:
@@ -266,8 +282,9 @@ class Demo:
         ]
         requests = [self._request(prompt, "plain", 1) for prompt in prompts]
         prompt_s = sum(len(request.prompt_token_ids) for request in requests) * prefill_s_per_token
-        answers = sum(2 * len(prompts) / min(2, concurrency) for concurrency in settings.concurrency)
-        left_s = settings.budget_s - 2 * len(settings.concurrency) * prompt_s
+        # Every prompt runs in two arms; where several run together, in two blocks and at half the price or less.
+        answers = 2 * len(prompts) * len(settings.concurrency)
+        left_s = settings.budget_s - 2 * sum(1 + (size > 1) for size in settings.concurrency) * prompt_s
         wanted_s = settings.max_tokens * answers * decode_s_per_token
         if wanted_s <= left_s:
             return settings.max_tokens

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from draftproof.core.intent import as_dict
+from draftproof.measure.compare import DecodeTotals
 from draftproof.measure.demo import ARMS, Cell, DemoResult
 
 VERDICTS = {
@@ -22,14 +23,14 @@ VERDICTS = {
 
 MEANING = (
     "Speed-up is plain ÷ speculative decode time per token: above 1 speculation is faster, and where the "
-    "interval (95 %, over prompts) contains 1, these prompts do not decide it."
+    "interval (95 %, over prompts, or over blocks of prompts that ran together) contains 1, these do not decide it."
 )
 
 _NOTES = (
-    "tokens/s counts all requests of a load together, prompts excluded; the speed-up compares each prompt "
-    "with itself. accepted: share of drafted tokens that the model would have written itself. per round: "
-    "tokens per pass of the model and request, its own token included. identical: answers with the same "
-    "tokens in both arms.",
+    "tokens/s counts all requests of a load together, prompts excluded; the speed-up compares each prompt, or "
+    "block of prompts, with itself. accepted: share of drafted tokens that the model would have written "
+    "itself. per round: tokens per pass of the model and request, its own token included. identical: answers "
+    "with the same tokens in both arms.",
     "Speculation pays where (draft + verify + other) ÷ emitted tokens is less than the plain time per token. "
     "Every request has a pool of its own, so that no answer is drafted from an earlier run of its prompt. Text in "
     "which a small model repeats itself is easy to draft: before deciding, measure your own model and prompts.",
@@ -184,23 +185,30 @@ def _time_table(cells: Sequence[Cell]) -> Table:
 
 def _cell(cell: Cell) -> dict[str, object]:
     speedup, breakeven = cell.speedup, cell.breakeven
-    baseline, candidate = ({"tokens_per_s": cell.tokens_per_s(arm), **_totals(cell, arm)} for arm in ARMS)
+    baseline, candidate = (
+        {"tokens_per_s": cell.tokens_per_s(arm), **_totals(cell.totals[arm])} for arm in ARMS
+    )
     return {
         "workload": cell.workload,
         "candidate": as_dict(cell.candidate),
         "load": {"concurrency": cell.concurrency},
-        "num_prompts": len(cell.pairs),
+        "num_prompts": cell.num_prompts,
         "baseline": baseline,
         "candidate_metrics": candidate,
+        "blocks": [
+            {"baseline": _totals(plain), "candidate": _totals(spec)}
+            for plain, spec in zip(*(cell.blocks[arm] for arm in ARMS), strict=True)
+        ],
         "speedup": None
         if speedup is None
         else {
-            "metric": "tpot",
+            "metric": "tpot" if cell.concurrency == 1 else "throughput",
             "ratio": speedup.ratio,
             "low": speedup.low,
             "high": speedup.high,
             "confidence": speedup.confidence,
-            "num_prompts": speedup.num_pairs,
+            "num_prompts": cell.num_prompts,
+            "num_blocks": speedup.num_pairs,
         },
         "breakeven": None if breakeven is None else breakeven.as_dict(),
         "acceptance": {
@@ -214,8 +222,7 @@ def _cell(cell: Cell) -> dict[str, object]:
     }
 
 
-def _totals(cell: Cell, arm: Any) -> dict[str, float]:
-    totals = cell.totals[arm]
+def _totals(totals: DecodeTotals) -> dict[str, float]:
     return {**asdict(totals), "coordination_s": totals.coordination_s}
 
 

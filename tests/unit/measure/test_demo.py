@@ -1,7 +1,10 @@
 """The demo's order, pairing and verdicts, on an engine whose costs are known."""
 
 import json
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
+from statistics import geometric_mean
 
 import pytest
 
@@ -35,8 +38,28 @@ def test_every_workload_is_measured_at_every_load_with_every_prompt(engine: Fake
     ]
     for cell in result.cells:
         assert [record.prompt for record in cell.plain] == [record.prompt for record in cell.speculative]
-        assert len(cell.pairs) == 8
-        assert cell.num_identical == 8
+        times = 1 if cell.concurrency == 1 else 2  # each time with other neighbours
+        assert Counter(record.prompt for record in cell.plain) == Counter(
+            {prompt.name: times for prompt in load(cell.workload).prompts[:8]}
+        )
+        assert cell.num_identical == 8 * times
+
+
+def test_a_prompt_meets_other_neighbours_in_its_second_block(engine: FakeEngine) -> None:
+    cell = next(cell for cell in run(engine).cells if cell.concurrency == 4)
+    names = [record.prompt for record in cell.plain]
+    blocks = [frozenset(names[first : first + 4]) for first in range(0, len(names), 4)]
+    assert len(set(blocks)) == len(blocks) == len(cell.blocks["plain"]) == 4
+    assert max(len(one & other) for one, other in combinations(blocks, 2)) == 2
+
+
+def test_requests_that_run_together_are_one_observation(engine: FakeEngine) -> None:
+    for cell in run(engine).cells:
+        assert cell.speedup is not None
+        assert cell.speedup.num_pairs == (8 if cell.concurrency == 1 else 4)
+        plain, spec = cell.totals["plain"], cell.totals["speculative"]
+        overall = (plain.wall_s / plain.emitted) / (spec.wall_s / spec.emitted)
+        assert cell.speedup.ratio == pytest.approx(overall, rel=0.05)
 
 
 def test_arms_alternate_which_goes_first(engine: FakeEngine) -> None:
@@ -44,7 +67,7 @@ def test_arms_alternate_which_goes_first(engine: FakeEngine) -> None:
     alone = cells["chat", 1]
     assert [plain.order < spec.order for plain, spec in alone.pairs] == [True, False] * 4
     together = cells["chat", 4]
-    assert [plain.order < spec.order for plain, spec in together.pairs] == [True] * 4 + [False] * 4
+    assert [plain.order < spec.order for plain, spec in together.pairs] == ([True] * 4 + [False] * 4) * 2
 
 
 def test_no_two_requests_share_a_scope_and_only_the_speculative_arm_drafts(engine: FakeEngine) -> None:
@@ -94,7 +117,7 @@ def test_a_difference_in_one_answer_is_counted_and_said(engine: FakeEngine) -> N
     ]
     result = run(engine)
     assert not result.all_identical
-    assert [cell.num_identical for cell in result.cells] == [8, 8, 7, 7, 8, 8]
+    assert [cell.num_identical for cell in result.cells] == [8, 16, 7, 14, 8, 16]
     assert "this is a fault of ours" in demo_report.as_text(result, engine.describe())
     withdrawn = replace(engine, promise=False)
     assert "not promised on this machine" in demo_report.as_text(result, withdrawn.describe())
@@ -143,7 +166,7 @@ def test_markdown_stands_on_its_own(engine: FakeEngine) -> None:
     assert page.startswith("# Speculative against plain decoding: fake\n")
     assert "Example CPU, 2 cores · draftproof 1.2.3" in page
     assert "| edit | 1 | 100.0 |" in page
-    assert "Identical answers: 48 of 48" in page
+    assert "Identical answers: 72 of 72" in page
 
 
 def test_the_document_is_json_and_its_numbers_can_be_computed_from_its_records(engine: FakeEngine) -> None:
@@ -153,7 +176,7 @@ def test_the_document_is_json_and_its_numbers_can_be_computed_from_its_records(e
     )
     assert document["all_identical"] is True
     assert document["loads"] == {"compared": 24, "identical": 24}
-    assert len(document["records"]) == 6 * 8 * 2
+    assert len(document["records"]) == 3 * (8 + 16) * 2
     for cell in document["cells"]:
         records = [
             record
@@ -164,7 +187,17 @@ def test_the_document_is_json_and_its_numbers_can_be_computed_from_its_records(e
         proposed = sum(record["stats"]["proposed"] for record in speculative)
         accepted = sum(record["stats"]["accepted"] for record in speculative)
         assert cell["acceptance"]["rate"] == pytest.approx(accepted / proposed)
-        assert cell["speedup"]["num_prompts"] == len(speculative) == 8
+        alone = cell["load"]["concurrency"] == 1
+        assert len(speculative) == (8 if alone else 16)
+        assert cell["speedup"]["num_prompts"] == 8
+        assert cell["speedup"]["num_blocks"] == len(cell["blocks"]) == (8 if alone else 4)
+        assert cell["speedup"]["metric"] == ("tpot" if alone else "throughput")
+        ratios = [
+            (block["baseline"]["wall_s"] / block["baseline"]["emitted"])
+            / (block["candidate"]["wall_s"] / block["candidate"]["emitted"])
+            for block in cell["blocks"]
+        ]
+        assert cell["speedup"]["ratio"] == pytest.approx(geometric_mean(ratios))
         assert cell["candidate"]["method"] == "cascade"
         assert cell["verdict"] == "pays"
         assert cell["baseline"]["tokens_per_s"] == pytest.approx(
