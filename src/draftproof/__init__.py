@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from draftproof.core.errors import DraftproofError
+from draftproof.core.intent import parse_intent
 from draftproof.core.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
     from draftproof.engine.request import Request, RequestOutput
 
 __version__ = "0.1.0.dev0"
-__all__ = ["DraftproofError", "Engine", "Request", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = [
+    "DraftproofError",
+    "Engine",
+    "Request",
+    "RequestOutput",
+    "SamplingParams",
+    "__version__",
+    "parse_intent",
+]
 
 _LAZY = {
     "Engine": "draftproof.engine.engine",

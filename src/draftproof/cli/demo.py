@@ -83,7 +83,7 @@ def command(model: str, quick: bool, out: Path, as_json: bool, **model_flags: An
             "The answers differ although they were promised to be equal: please report this with report.json."
         )
         return output.FAULT
-    return output.DONE
+    return output.DONE if result.is_whole else output.INTERRUPTED
 
 
 def _make_folder(out: Path) -> None:

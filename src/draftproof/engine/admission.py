@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
 from draftproof.core.params import SamplingParams
@@ -10,6 +14,42 @@ from draftproof.engine.request import Request
 from draftproof.models.base import ModelConfig
 from draftproof.proposers.registry import METHODS, draws
 from draftproof.verify.types import Rule
+
+
+def check_types(params: object, intent: object) -> None:
+    """What a library's user may have mistaken. Raises DP103 for an intent and DP201 for parameters that are none."""
+    if not (intent is None or isinstance(intent, SpeculationIntent)):
+        raise DraftproofError(
+            "DP103",
+            "intent",
+            f"a {type(intent).__name__}",
+            'an intent, or what parse_intent takes, such as {"method": "auto"}',
+            "Pass one of these, or None for what the engine was set up with.",
+        )
+    if not (params is None or isinstance(params, SamplingParams)):
+        raise DraftproofError(
+            "DP201",
+            "params",
+            f"a {type(params).__name__}",
+            "SamplingParams",
+            "Pass SamplingParams(temperature=…, …).",
+        )
+
+
+def read_token_ids(name: str, ids: object) -> tuple[int, ...]:
+    """Token ids from any iterable of whole numbers (lists, NumPy arrays …). Raises DP303 for anything else."""
+    items: list[Any] = [*ids] if isinstance(ids, Iterable) and not isinstance(ids, str | bytes) else [None]
+    wrong = {
+        type(item).__name__ for item in items if not isinstance(item, Integral) or isinstance(item, bool)
+    }
+    if wrong:
+        found = f"a {type(ids).__name__}"
+        if isinstance(ids, Iterable):
+            found += " with " + ", ".join(sorted(wrong))
+        raise DraftproofError(
+            "DP303", name, found, "text, or token ids as whole numbers", "Pass text or a list of int."
+        )
+    return tuple(int(item) for item in items)
 
 
 def check_request(request: Request, config: ModelConfig, max_len: int) -> None:

@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -21,10 +21,10 @@ import torch
 
 from draftproof.core.cost import RoundCost
 from draftproof.core.errors import DraftproofError
-from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.intent import NoSpeculation, SpeculationIntent, parse_intent
 from draftproof.core.params import SamplingParams
 from draftproof.engine.accounting import RoundTimes, round_cost, share_cost
-from draftproof.engine.admission import check_request, fit, rule_for
+from draftproof.engine.admission import check_request, check_types, fit, read_token_ids, rule_for
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.controller import Decoding, DepthController, Outcome
 from draftproof.engine.drafting import Drafting
@@ -111,27 +111,31 @@ class Engine:
         prompt: str | Sequence[int],
         params: SamplingParams | None = None,
         *,
-        intent: SpeculationIntent | None = None,
+        intent: SpeculationIntent | Mapping[str, object] | str | None = None,
         prediction: str | Sequence[int] = (),
         scope: str = "",
         req_id: str | None = None,
         add_special: bool = False,
     ) -> Request:
-        """A request from token ids or from text.
+        """A request from token ids or from text. `intent` may be given as `parse_intent` takes it.
 
         Text is encoded as it is: render a chat with `render_chat` first. `add_special` lets the tokenizer add what
         it puts around raw text (a BOS token, for some models); a rendered chat has it already.
+
+        Raises DP303 for what is neither text nor token ids, DP1xx for an intent that cannot be read, DP201 for
+        parameters of another type.
         """
-        prompt_ids = self.tokenizer.encode(prompt, add_special) if isinstance(prompt, str) else list(prompt)
-        prediction_ids = (
-            self.tokenizer.encode(prediction) if isinstance(prediction, str) else list(prediction)
-        )
+        prompt_ids = self.tokenizer.encode(prompt, add_special) if isinstance(prompt, str) else prompt
+        expected_ids = self.tokenizer.encode(prediction) if isinstance(prediction, str) else prediction
+        if isinstance(intent, str | Mapping):
+            intent = parse_intent(intent)
+        check_types(params, intent)
         return Request(
             req_id=req_id if req_id is not None else f"req-{next(self._ids)}",
-            prompt_token_ids=tuple(prompt_ids),
+            prompt_token_ids=read_token_ids("prompt", prompt_ids),
             params=params if params is not None else SamplingParams(),
             intent=intent,
-            prediction=tuple(prediction_ids),
+            prediction=read_token_ids("prediction", expected_ids),
             scope=scope,
         )
 
@@ -299,10 +303,25 @@ class Engine:
         prompts: Sequence[str | Sequence[int]],
         params: SamplingParams | None = None,
         *,
-        intent: SpeculationIntent | None = None,
+        intent: SpeculationIntent | Mapping[str, object] | str | None = None,
         predictions: Sequence[str | Sequence[int]] | None = None,
     ) -> list[RequestOutput]:
-        """Answers to `prompts`, in order. Requests run together, up to `max_num_seqs` at a time."""
+        """Answers to `prompts`, in order. Requests run together, up to `max_num_seqs` at a time.
+
+        Raises what `make_request` and `add_request` raise, DP303 also for one text where a list is expected.
+        """
+        if isinstance(prompts, str) or isinstance(predictions, str):
+            raise DraftproofError(
+                "DP303", "prompts", "one text", "a list of prompts", "Put it into a list: generate([prompt])."
+            )
+        if predictions is not None and len(predictions) != len(prompts):
+            raise DraftproofError(
+                "DP303",
+                "predictions",
+                f"{len(predictions)}",
+                f"one per prompt: {len(prompts)}",
+                "Give an empty prediction where there is none.",
+            )
         expected = predictions if predictions is not None else [()] * len(prompts)
         requests = [
             self.make_request(prompt, params, intent=intent, prediction=prediction)

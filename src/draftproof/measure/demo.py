@@ -75,6 +75,14 @@ class Cell:
     def pairs(self) -> list[tuple[RequestRecord, RequestRecord]]:
         return list(zip(self.plain, self.speculative, strict=True))
 
+    def drop_unpaired(self) -> None:
+        """Forgets a block that ran in one arm only."""
+        num_blocks = min(len(self.blocks[arm]) for arm in ARMS)
+        num_records = min(len(self.plain), len(self.speculative))
+        for arm in ARMS:
+            del self.blocks[arm][num_blocks:]
+        del self.plain[num_records:], self.speculative[num_records:]
+
     @property
     def num_identical(self) -> int:
         return sum(plain.token_ids == speculative.token_ids for plain, speculative in self.pairs)
@@ -151,10 +159,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
+    """`is_whole` is False when the run was interrupted: then the cells hold what was measured in both arms."""
+
     cells: list[Cell]
     settings: DemoSettings
     max_tokens: int
     elapsed_s: float
+    is_whole: bool = True
 
     @property
     def loads_agree(self) -> tuple[int, int]:
@@ -201,6 +212,7 @@ class Demo:
         self._order = count()
 
     def run(self) -> DemoResult:
+        """Measures everything. Ctrl-C ends it early, with what was measured in both arms if there is any."""
         start = self._clock()
         self._progress(0, 1, "warming up")
         max_tokens = self._fit_to_budget(*self._warm_up())
@@ -210,14 +222,22 @@ class Demo:
             for cell in self._cells(workload)
             for group, arms in self._groups(workload, cell.concurrency)
         ]
-        for done, (cell, group, arms) in enumerate(blocks):
-            for arm in arms:
-                title = f"{cell.title}, {cell.concurrency} at a time, {arm}"
-                self._progress(2 * done + arms.index(arm), 2 * len(blocks), title)
-                self._measure(cell, group, arm, max_tokens)
-        self._progress(1, 1, "done")
-        cells = list({id(cell): cell for cell, _, _ in blocks}.values())
-        return DemoResult(cells, self._settings, max_tokens, self._clock() - start)
+        is_whole = True
+        try:
+            for done, (cell, group, arms) in enumerate(blocks):
+                for arm in arms:
+                    title = f"{cell.title}, {cell.concurrency} at a time, {arm}"
+                    self._progress(2 * done + arms.index(arm), 2 * len(blocks), title)
+                    self._measure(cell, group, arm, max_tokens)
+        except KeyboardInterrupt:
+            is_whole = False
+            for cell, _, _ in blocks:
+                cell.drop_unpaired()
+        self._progress(1, 1, "done" if is_whole else "interrupted")
+        cells = [cell for cell in {id(cell): cell for cell, _, _ in blocks}.values() if cell.plain]
+        if not cells:
+            raise KeyboardInterrupt
+        return DemoResult(cells, self._settings, max_tokens, self._clock() - start, is_whole)
 
     def _cells(self, workload: Workload) -> Iterator[Cell]:
         for concurrency in self._settings.concurrency:

@@ -85,6 +85,7 @@ def as_document(
         "model": dict(description),
         "max_tokens": result.max_tokens,
         "elapsed_s": result.elapsed_s,
+        "is_whole": result.is_whole,
         "cells": [_cell(cell) for cell in result.cells],
         "loads": {"compared": several, "identical": agreeing},
         "all_identical": result.all_identical,
@@ -98,7 +99,8 @@ def as_document(
 
 def conclusions(result: DemoResult, description: Mapping[str, Any]) -> list[str]:
     """What the tables say, in sentences: where it pays, why not elsewhere, and whether texts are equal."""
-    lines = [
+    lines = [] if result.is_whole else ["Interrupted: this is what had been measured by then."]
+    lines += [
         f"{cell.workload}, {_requests(cell)}: {VERDICTS[cell.verdict]}. {_reason(cell)}"
         for cell in result.cells
     ]

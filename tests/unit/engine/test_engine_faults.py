@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 import torch
 
@@ -112,6 +113,48 @@ def test_a_proposer_that_cannot_be_made_leaves_nothing_queued() -> None:
     with pytest.raises(DraftproofError, match="DP106"):
         engine.generate([PROMPT], GREEDY, intent=NGram(adaptive=False))
     engine.check_idle()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"prompt": None}, "DP303"),
+        ({"prompt": 7}, "DP303"),
+        ({"prompt": b"bytes"}, "DP303"),
+        ({"prompt": [1.0, 2.0]}, "DP303"),
+        ({"prompt": [True]}, "DP303"),
+        ({"prompt": [[1, 2]]}, "DP303"),
+        ({"prompt": torch.tensor([1.5])}, "DP303"),
+        ({"prediction": [None]}, "DP303"),
+        ({"prediction": 3}, "DP303"),
+        ({"intent": "auto"}, "DP103"),
+        ({"intent": {"method": "autto"}}, "DP101"),
+        ({"intent": 4}, "DP103"),
+        ({"intent": NGram}, "DP103"),
+        ({"params": {"temperature": 0}}, "DP201"),
+        ({"params": SamplingParams}, "DP201"),
+    ],
+)
+def test_what_a_libraries_user_mistakes_has_a_code(arguments: dict[str, object], code: str) -> None:
+    engine = make_engine()
+    with pytest.raises(DraftproofError) as caught:
+        engine.make_request(**({"prompt": PROMPT} | arguments))  # type: ignore[arg-type]
+    assert caught.value.code == code
+    assert not engine.has_work
+
+
+@pytest.mark.parametrize("prompts", ["one text", ["a"], [PROMPT]])
+def test_one_text_is_no_list_and_predictions_belong_to_prompts(prompts: object) -> None:
+    with pytest.raises(DraftproofError, match="DP303"):
+        make_engine().generate(prompts, GREEDY, predictions="two" if prompts == ["a"] else [[1], [2]])  # type: ignore[arg-type]
+
+
+def test_whole_numbers_of_any_kind_are_token_ids() -> None:
+    engine = make_engine()
+    request = engine.make_request(np.array(PROMPT), GREEDY, intent='{"method": "ngram"}', prediction=(1, 2))  # type: ignore[arg-type]
+    assert request.prompt_token_ids == tuple(PROMPT)
+    assert all(type(token_id) is int for token_id in request.prompt_token_ids)
+    assert request.intent == NGram()
 
 
 def test_an_id_can_be_used_once_at_a_time() -> None:

@@ -153,6 +153,32 @@ def test_progress_ends_at_the_end(engine: FakeEngine) -> None:
     assert shares == sorted(shares)
 
 
+@pytest.mark.parametrize("num_steps", [0, 1, 2, 3, 17, 20])
+def test_an_interrupted_run_reports_what_was_measured_in_both_arms(
+    engine: FakeEngine, num_steps: int
+) -> None:
+    seen = []
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        if what not in ("warming up", "interrupted"):
+            if len(seen) == num_steps:
+                raise KeyboardInterrupt
+            seen.append(what)
+
+    demo = Demo(engine, load_all(), QUICK, interrupt, clock=lambda: engine.now)
+    if num_steps < 2:  # not one block in both arms
+        with pytest.raises(KeyboardInterrupt):
+            demo.run()
+        return
+    result = demo.run()
+    assert not result.is_whole
+    assert sum(len(cell.blocks[arm]) for cell in result.cells for arm in ("plain", "speculative")) == (
+        num_steps // 2 * 2
+    )
+    assert all(len(cell.plain) == len(cell.speculative) > 0 for cell in result.cells)
+    assert "Interrupted" in demo_report.as_text(result, engine.describe())
+
+
 PROVENANCE = {
     "time": "2026-01-01T00:00:00+00:00",
     "commit": None,
