@@ -23,7 +23,8 @@ import torch
 
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.provenance import birth_certificate, command_line
-from draftproof.kv.cache import BlockPool, KVCache
+from draftproof.kv.cache import KVCache
+from draftproof.kv.pool import BlockPool
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.models.catalogue import resolve
 from draftproof.models.loading import load_weights

@@ -43,6 +43,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.kv.cache import KVCache
+from draftproof.kv.pool import BlockPool
 from draftproof.models.loading import LoadedModel, load_model
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.ops.sampling import SamplingState
@@ -112,7 +113,8 @@ class _StatePickler(pickle.Pickler):
         self._text = text
 
     def persistent_id(self, obj: object) -> str | None:
-        is_foreign = isinstance(obj, Resources | Drafter | LoadedModel | KVCache) or hasattr(obj, "new_cache")
+        foreign = Resources | Drafter | LoadedModel | KVCache | BlockPool
+        is_foreign = isinstance(obj, foreign) or hasattr(obj, "new_cache")
         return type(obj).__name__ if is_foreign or (obj is self._text and obj is not None) else None
 
 

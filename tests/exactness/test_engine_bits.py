@@ -48,7 +48,7 @@ FAMILY_SPECS = {
 }
 FAMILY_MIXES = {"native": 15, "python": 2}
 NUM_MIXES = {
-    ("native", "llama"): 150,
+    ("native", "llama"): 110,
     ("native", "qwen2"): 40,
     ("python", "llama"): 20,
     ("python", "qwen2"): 8,
@@ -80,11 +80,16 @@ def test_speculation_changes_no_bit(name: str, flavour: tuple[str, str], checkpo
     assert engine.selftest.promise, engine.selftest.reason
     # Each flavour walks its own part of the space.
     offset = zlib.crc32(f"{name} {kernels} {dtype}".encode())
-    for index in range(NUM_MIXES.get((kernels, name), FAMILY_MIXES[kernels])):
-        mix = generate_mix(
-            SEED * 1_000_000_007 + offset + index, loaded.model.config.vocab_size, engine.max_len
-        )
-        assert_same_bits(loaded, mix)
+    vocab_size = loaded.model.config.vocab_size
+    stats = [
+        assert_same_bits(
+            loaded, generate_mix(SEED * 1_000_000_007 + offset + index, vocab_size, engine.max_len)
+        )[1]
+        for index in range(NUM_MIXES.get((kernels, name), FAMILY_MIXES[kernels]))
+    ]
+    if len(stats) >= 100:  # of fewer mixes it may happen that none preempts
+        assert sum(each.num_preemptions for each in stats) > 0
+        assert sum(each.num_cached_tokens for each in stats) > 0
 
 
 def test_generated_mixes_cover_the_space() -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from draftproof.engine.config import EngineConfig
 from draftproof.kv.cache import KVCache
 from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, RopeConfig, Segment
 
@@ -115,3 +116,8 @@ class FakeLoaded:
         self.kernels_reason = "a formula"
         self.weights = "native"
         self.weight_types: dict[str, int] = {}
+
+
+def cache_of(num_blocks: int, **limits: Any) -> EngineConfig:
+    """An engine's configuration with so many blocks for a `FakeModel`."""
+    return EngineConfig(cache_bytes=num_blocks * KVCache.block_bytes(1, 1, 8, FakeModel.dtype), **limits)

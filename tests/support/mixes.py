@@ -1,7 +1,8 @@
 """Generated mixes of requests, and the comparison of each request with itself alone and plain. Layer 3 of exactness.
 
-A mix has prompts, sampling parameters, methods, depths, arrival rounds, chunk and batch sizes, and proposers that are
-right, wrong, random, branching or crashing.
+A mix has prompts (some with a common beginning), sampling parameters, methods, depths, priorities, arrival rounds,
+chunk and batch sizes, caches so small that requests are preempted, and proposers that are right, wrong, random,
+branching or crashing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.engine.judging import Judgement
-from draftproof.engine.request import Request, RequestOutput, StreamEvent
+from draftproof.engine.request import EngineStats, Request, RequestOutput, StreamEvent
 from draftproof.engine.sequence import Sequence
+from draftproof.kv.cache import KVCache
+from draftproof.kv.pool import BlockPool
+from draftproof.models.base import Model
 from draftproof.models.loading import LoadedModel, load_model
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.registry import create_proposer
@@ -54,12 +58,25 @@ class RecordingEngine(Engine):
 
 @dataclasses.dataclass(frozen=True)
 class Mix:
-    """Requests that run together, the engine's limits, and the round in which each request arrives."""
+    """Requests that run together, the engine's limits, and the round in which each request arrives.
+
+    cache_blocks  blocks of the cache; None: as many as the requests can ever need
+    """
 
     seed: int
     config: EngineConfig
     requests: list[Request]
     arrivals: list[int]
+    cache_blocks: int | None
+
+    def config_for(self, model: Model) -> EngineConfig:
+        if self.cache_blocks is None:
+            return self.config
+        config = model.config
+        block_bytes = KVCache.block_bytes(
+            config.num_layers, config.num_kv_heads, config.head_dim, model.dtype
+        )
+        return dataclasses.replace(self.config, cache_bytes=self.cache_blocks * block_bytes)
 
 
 def generate_mix(
@@ -73,35 +90,54 @@ def generate_mix(
         max_num_rows=rng.choice([2 * max_num_seqs, 24, 64, 512]),
         prefill_chunk=rng.choice([1, 2, 3, 7, 16, 64, 256]),
         max_pools=rng.choice([1, 2, 32]),
+        prefix_caching=rng.random() < 0.8,
     )
+    # Short prompts and long outputs in a cache that holds the largest alone: they outgrow it, and are preempted.
+    tight = rng.random() < 0.2
+    common = [
+        rng.randrange(3, vocab_size) for _ in range(rng.choice([0, 20, 40] if tight else [0, 0, 20, 64, 100]))
+    ]
     requests = [
-        _generate_request(rng, f"r{index}", vocab_size, drafters) for index in range(rng.randint(1, 6))
+        _generate_request(rng, f"r{index}", vocab_size, common if rng.random() < 0.8 else [], tight, drafters)
+        for index in range(rng.randint(2 if tight else 1, 6))
     ]
     assert all(len(request.prompt_token_ids) < context for request in requests)
-    return Mix(seed, config, requests, sorted(rng.choice([0, 0, 1, 3, 8]) for _ in requests))
+    arrivals = sorted(rng.choice([0, 0, 1, 3, 8, 30]) for _ in requests)
+    least = max(BlockPool.blocks_for(len(r.prompt_token_ids) + (r.params.max_tokens or 0)) for r in requests)
+    cache_blocks = least + rng.randint(0, 1) if tight or rng.random() < 0.5 else None
+    return Mix(seed, config, requests, arrivals, cache_blocks)
 
 
 def _generate_request(
-    rng: random.Random, req_id: str, vocab_size: int, drafters: Sequence_[SpeculationIntent]
+    rng: random.Random,
+    req_id: str,
+    vocab_size: int,
+    common: list[int],
+    tight: bool,
+    drafters: Sequence_[SpeculationIntent],
 ) -> Request:
-    prompt = [rng.randrange(3, vocab_size) for _ in range(rng.choice([1, 2, 5, 17, 33, 60, 90]))]
-    if rng.random() < 0.6:  # something to look up
+    prompt = common + [
+        rng.randrange(3, vocab_size)
+        for _ in range(rng.choice([1, 5, 30] if tight else [1, 2, 5, 17, 33, 60, 90]))
+    ]
+    if not tight and rng.random() < 0.6:  # something to look up
         prompt = (prompt * 3)[: rng.randint(len(prompt), 3 * len(prompt))]
     prediction = tuple(prompt[rng.randrange(len(prompt)) :]) if rng.random() < 0.5 else ()
     return Request(
         req_id=req_id,
         prompt_token_ids=tuple(prompt[:180]),
-        params=_generate_params(rng, vocab_size),
+        params=_generate_params(rng, vocab_size, tight),
         intent=_generate_intent(rng, bool(prediction), drafters),
         prediction=prediction,
-        scope=rng.choice(["", "a"]),
+        scope=rng.choice(["", "", "a"]),
+        priority=rng.choice([0, 0, 0, -1, 5]),
     )
 
 
-def _generate_params(rng: random.Random, vocab_size: int) -> SamplingParams:
+def _generate_params(rng: random.Random, vocab_size: int, tight: bool) -> SamplingParams:
     greedy = rng.random() < 0.5
     some = [rng.randrange(vocab_size) for _ in range(6)]
-    max_tokens = rng.randint(1, 24)
+    max_tokens = rng.randint(36, 70) if tight else rng.randint(1, 24)
     return SamplingParams(
         max_tokens=max_tokens,
         min_tokens=rng.choice([0, 0, min(5, max_tokens)]),
@@ -116,9 +152,9 @@ def _generate_params(rng: random.Random, vocab_size: int) -> SamplingParams:
         bad_token_ids=frozenset(rng.choice([(), (some[2],)])),
         bad_token_sequences=rng.choice([(), ((some[3], some[4]),)]),
         seed=rng.randrange(2**40),
-        stop_token_ids=frozenset(rng.choice([(), tuple(range(3, 30))])),
-        stop=rng.choice([(), ("e",), ("the", "\n")]),
-        ignore_eos=rng.random() < 0.5,
+        stop_token_ids=frozenset(() if tight else rng.choice([(), tuple(range(3, 30))])),
+        stop=() if tight else rng.choice([(), ("e",), ("the", "\n")]),
+        ignore_eos=tight or rng.random() < 0.5,
         logprobs=rng.choice([None, None, 0, 3]),
         logprobs_mode=rng.choice(["raw", "processed"]),
     )
@@ -194,7 +230,7 @@ def run_mix(
 ) -> tuple[dict[str, RequestOutput], RecordingEngine]:
     vocab_size = loaded.model.config.vocab_size
     create = _create_with_doubles(truth, mix.seed, vocab_size, lambda: engine.resources)
-    engine = RecordingEngine(loaded, mix.config, create, load)
+    engine = RecordingEngine(loaded, mix.config_for(loaded.model), create, load)
     waiting = list(zip(mix.arrivals, mix.requests, strict=True))
     outputs: dict[str, RequestOutput] = {}
     streamed: dict[str, str] = {}
@@ -213,8 +249,11 @@ def run_mix(
     return outputs, engine
 
 
-def assert_same_bits(loaded: LoadedModel, mix: Mix, load: LoadModel = load_model) -> dict[str, RequestOutput]:
-    """`load` loads the drafters. Returns the outputs with speculation."""
+def assert_same_bits(
+    loaded: LoadedModel, mix: Mix, load: LoadModel = load_model
+) -> tuple[dict[str, RequestOutput], EngineStats]:
+    """`load` loads the drafters. Returns the outputs with speculation, and what the engine counted, so that a caller
+    can see that what it tests for did happen."""
     alone = {request.req_id: run_alone(loaded, request) for request in mix.requests}
     truth = {req_id: output.token_ids for req_id, (output, _) in alone.items()}
     outputs, engine = run_mix(loaded, mix, truth, load)
@@ -232,4 +271,8 @@ def assert_same_bits(loaded: LoadedModel, mix: Mix, load: LoadModel = load_model
         assert sum(stats.proposed_per_position) == stats.proposed, told
         assert sum(stats.accepted_per_position) == stats.accepted, told
         assert sum(stats.depth_histogram.values()) == stats.rounds, told
-    return outputs
+        if spec.error is None:
+            assert stats.emitted == spec.completion_tokens - 1, told
+        assert spec.cached_tokens < spec.prompt_tokens, told
+        assert mix.config.prefix_caching or not spec.cached_tokens, told
+    return outputs, engine.stats()

@@ -18,7 +18,8 @@ class EngineConfig:
 
     max_num_seqs       requests that run at the same time; more wait in order of arrival
     max_model_len      tokens of prompt and output together; None: the model's context length
-    max_num_rows       rows of one forward pass: decoding rows first, prompt chunks fill the rest
+    max_num_rows       rows of one forward pass: one per decoding request first; prompts that wait are sure of a
+                       quarter, drafts take what they want of the rest, and prompts fill what is left
     prefill_chunk      most prompt rows that one pass takes from one request
     cache_bytes        bytes for keys and values; None: enough for `max_num_seqs` requests at
                        `max_model_len`, but no more than a quarter of the machine's memory
@@ -26,6 +27,7 @@ class EngineConfig:
     on_unfit           when a request's method cannot work: an error, or plain decoding, which is said
     objective          what depth is chosen for: mean time per token over requests, or tokens per second of the batch
     slo                its `tpot_s` instead: most tokens per second among requests that keep that time per token
+    prefix_caching     keep computed prefixes for later requests of the same scope while memory allows
     max_pools          distinct speculation configurations whose state (suffix pools) is kept
     """
 
@@ -38,6 +40,7 @@ class EngineConfig:
     on_unfit: OnUnfit = "refuse"
     objective: Objective = "latency"
     slo: Slo | None = None
+    prefix_caching: bool = True
     max_pools: int = 8
 
     def __post_init__(self) -> None:

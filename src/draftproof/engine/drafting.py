@@ -159,6 +159,22 @@ class Drafting:
                 views = [request.view for request, _ in group]
                 group[0][0].guard.commit(views, [verdict for _, verdict in group])
 
+    def reach(self, req_id: str, num_tokens: int) -> int:
+        """How many of the first `num_tokens` tokens need not be computed, as far as the request's proposer goes."""
+        request = self._requests.get(req_id)
+        if request is None:
+            return num_tokens
+        with self._timed(request.intent):
+            return request.guard.reach(request.view, num_tokens)
+
+    def release(self, req_id: str) -> bool:
+        """Has the request's proposer give up its cache blocks; whether it had any."""
+        request = self._requests.get(req_id)
+        if request is None:
+            return False
+        with self._timed(request.intent):
+            return request.guard.release(request.view)
+
     def end(self, req_id: str) -> None:
         """Always called once per request that was added, also after a failure; frees its state."""
         request = self._requests.pop(req_id, None)

@@ -29,12 +29,15 @@ from draftproof.engine.config import EngineConfig
 from draftproof.engine.controller import Decoding, DepthController, Outcome
 from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
-from draftproof.engine.request import Request, RequestOutput, RoundDraft, StreamEvent
+from draftproof.engine.request import EngineStats, Request, RequestOutput, RoundDraft, StreamEvent
 from draftproof.engine.runner import PassResult, build_pass
 from draftproof.engine.scheduler import Scheduled, Scheduler
 from draftproof.engine.selftest import SelfTest, check_bits
 from draftproof.engine.sequence import Sequence as RunningSequence
-from draftproof.kv.cache import BLOCK_SIZE, BlockPool, KVCache
+from draftproof.kv.budget import ByteBudget
+from draftproof.kv.cache import BLOCK_SIZE, KVCache
+from draftproof.kv.pool import BlockPool
+from draftproof.models.base import Model
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.registry import create_proposer
 from draftproof.proposers.resources import Resources
@@ -62,14 +65,17 @@ class Engine:
         self.tokenizer = loaded.tokenizer
         model = loaded.model
         self.max_len = _max_len(config, model.config.context_length)
-        num_blocks = self._num_blocks()
-        self._pool = BlockPool(num_blocks)
+        block_bytes = _block_bytes(model)
+        self.budget = ByteBudget(self._cache_bytes(block_bytes))
+        most = config.max_num_seqs * BlockPool.blocks_for(self.max_len)
+        num_blocks = max(1, min(most, self.budget.num_bytes // block_bytes))
         self._cache: KVCache = model.new_cache(num_blocks)
-        self._scheduler = Scheduler(config, self._pool, self.max_len)
+        self._pool = BlockPool(num_blocks, block_bytes, self.budget, self._cache.discard)
         self.resources = self._make_resources()
         create = create_proposer or self._create_proposer
         self._drafting = Drafting(create, model.config.vocab_size, config.max_pools)
         self._controller = DepthController(config.objective, config.slo.tpot_s if config.slo else None)
+        self._scheduler = Scheduler(config, self._pool, self.max_len, self._drafting)
         self._ids = count()
         self._listeners: dict[str, deque[StreamEvent]] = {}
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
@@ -114,6 +120,7 @@ class Engine:
         intent: SpeculationIntent | Mapping[str, object] | str | None = None,
         prediction: str | Sequence[int] = (),
         scope: str = "",
+        priority: int = 0,
         req_id: str | None = None,
         add_special: bool = False,
     ) -> Request:
@@ -137,6 +144,7 @@ class Engine:
             intent=intent,
             prediction=read_token_ids("prediction", expected_ids),
             scope=scope,
+            priority=priority,
         )
 
     def render_chat(self, messages: Sequence[dict[str, Any]], **template_args: Any) -> str:
@@ -145,7 +153,7 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
-        if any(sequence.request.req_id == request.req_id for sequence in self._scheduler.sequences()):
+        if self._scheduler.get(request.req_id) is not None:
             raise DraftproofError(
                 "DP306",
                 "req_id",
@@ -195,14 +203,14 @@ class Engine:
 
     def abort(self, req_id: str) -> RequestOutput | None:
         """Ends a request now; None when it is not known (it may have ended already)."""
-        for sequence in self._scheduler.sequences():
-            if sequence.request.req_id == req_id:
-                sequence.abort()
-                event = self._end(sequence)
-                self._controller.end(req_id)
-                self._tell([event])
-                return event.finished
-        return None
+        sequence = self._scheduler.get(req_id)
+        if sequence is None:
+            return None
+        sequence.abort()
+        event = self._end(sequence)
+        self._controller.end(req_id)
+        self._tell([event])
+        return event.finished
 
     @property
     def has_work(self) -> bool:
@@ -216,7 +224,7 @@ class Engine:
         self._drafting.take_spent()
         scheduled = self._scheduler.schedule()
         if not scheduled:
-            return []
+            return self._fail_stuck()
         for item in scheduled:
             if item.sequence.started_s is None:
                 item.sequence.started_s = started_s
@@ -237,15 +245,13 @@ class Engine:
         judgements = judge(PassResult(logits, row_offsets), sequences, draft)
         pass_s = time.perf_counter() - pass_started_s
 
-        events = []
-        verdicts = iter(judgements)
         for item in scheduled:
             item.sequence.num_computed += item.num_rows
             if not item.decodes:
                 self._drafting.observe(item.sequence.request.req_id)
-            if item.samples:
-                events.append(self._commit_or_fail(item.sequence, next(verdicts)))
+        events = [self._commit_or_fail(s, judged) for s, judged in zip(sequences, judgements, strict=True)]
         self._let_proposers_follow(sequences, judgements)
+        self._scheduler.settle(scheduled)
         spent_s = self._drafting.take_spent()
         times = RoundTimes(time.perf_counter() - started_s, sum(spent_s.values()), pass_s)
         cost = round_cost(scheduled, judgements, events, times)
@@ -332,6 +338,19 @@ class Engine:
         }
         return [outputs[request.req_id] for request in requests]
 
+    def stats(self) -> EngineStats:
+        """Queue, cache and counters, for metrics and for those who wonder."""
+        scheduler = self._scheduler
+        return EngineStats(
+            num_running=scheduler.num_running,
+            num_waiting=scheduler.num_waiting,
+            cache=scheduler.usage(),
+            cache_in_pass=scheduler.usage_in_pass,
+            num_preemptions=scheduler.num_preemptions,
+            num_prompt_tokens=scheduler.num_prompt_tokens,
+            num_cached_tokens=scheduler.num_cached_tokens,
+        )
+
     def take_round_costs(self) -> list[RoundCost]:
         """What the rounds since the last call cost; bounded by `MAX_ROUND_COSTS`, the oldest are dropped."""
         costs = list(self._round_costs)
@@ -358,9 +377,13 @@ class Engine:
         }
 
     def check_idle(self) -> None:
-        """Asserts that a drained engine holds nothing: all blocks free, nobody drafting."""
+        """Asserts that a drained engine holds nothing: all blocks can be had, nobody drafting.
+
+        Blocks that keep a prefix count as free, for they are given up when they are needed.
+        """
         assert not self.has_work
-        assert self._pool.num_free == self._pool.num_blocks, "cache blocks leaked"
+        assert self._pool.num_in_use == 0, "cache blocks leaked"
+        assert self._pool.num_free == self._pool.capacity, "cache blocks of a proposer leaked"
         assert self._drafting.num_requests == 0, "drafting state leaked"
         assert self._controller.num_requests == 0, "depth records leaked"
 
@@ -411,21 +434,19 @@ class Engine:
             return self._end(sequence, sequence.token_ids[num_tokens:])
 
     def _commit(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
-        """Emits what the verdict offers, up to the stop rule, and lets cache and proposer follow."""
-        sequence.num_computed += len(judged.verdict.path)
+        """Lets the cache follow the verdict, and emits what it offers, up to the stop rule."""
+        path = judged.verdict.path
+        if path != tuple(range(1, len(path) + 1)):
+            self._cache.compact(sequence.block_ids, sequence.num_computed - 1, path)
+        sequence.num_computed += len(path)
         emitted: list[int] = []
         if judged.run:
-            num_accepted = len(judged.verdict.path)
-            emitted = sequence.commit(judged.run, judged.num_proposed, judged.logprobs, num_accepted)
+            emitted = sequence.commit(judged.run, judged.num_proposed, judged.logprobs, len(path))
         if judged.error is not None and sequence.finish_reason is None:
             sequence.fail(judged.error)
         draft = judged.shown(emitted)
         if sequence.finish_reason is not None:
             return self._end(sequence, emitted, draft)
-        path = judged.verdict.path
-        if path != tuple(range(1, len(path) + 1)):
-            context_len = sequence.num_computed - 1 - len(path)
-            self._cache.compact(sequence.block_ids, context_len, path)
         return StreamEvent(
             req_id=sequence.request.req_id, text=sequence.take_text(), token_ids=tuple(emitted), draft=draft
         )
@@ -438,6 +459,25 @@ class Engine:
         self._drafting.commit([(s.request.req_id, judged.verdict, s.noise_key) for s, judged in running])
         for sequence, _ in running:
             self._note_failure(sequence)
+
+    def _fail_stuck(self) -> list[StreamEvent]:
+        """Ends the one request that cannot go on although everybody else gave way."""
+        sequence = self._scheduler.stuck()
+        if sequence is None:
+            return []
+        sequence.fail(
+            DraftproofError(
+                "DP305",
+                "request",
+                f"{len(sequence.token_ids)} tokens",
+                f"at most {self._pool.capacity * BLOCK_SIZE}, which is what the cache holds now",
+                "Memory was reserved after the request came, as for a drafter: give the engine more (--memory).",
+            )
+        )
+        events = [self._end(sequence)]
+        self._controller.end(sequence.request.req_id)
+        self._tell(events)
+        return events
 
     def _end(
         self, sequence: RunningSequence, emitted: Sequence[int] = (), draft: RoundDraft | None = None
@@ -473,6 +513,7 @@ class Engine:
         return Resources(
             target=self.loaded,
             cache=self._cache,
+            budget=self.budget,
             max_len=self.max_len,
             num_blocks=self._pool.num_blocks,
             available_bytes=lambda: available_memory_bytes() - self._cache.data.nbytes,
@@ -487,20 +528,14 @@ class Engine:
         """Tokens at which a request ends. Without max_tokens it gets what the cache can hold, where that is less."""
         if request.params.max_tokens is not None:
             return self.max_len
-        capacity = self._pool.num_blocks * BLOCK_SIZE
+        capacity = self._pool.capacity * BLOCK_SIZE
         return min(self.max_len, max(capacity, len(request.prompt_token_ids) + 1))
 
-    def _num_blocks(self) -> int:
-        model = self.loaded.model
-        config = model.config
-        block_bytes = KVCache.block_bytes(
-            config.num_layers, config.num_kv_heads, config.head_dim, model.dtype
-        )
-        most = self.config.max_num_seqs * BlockPool.blocks_for(self.max_len)
+    def _cache_bytes(self, block_bytes: int) -> int:
+        """Memory for keys and values, of the target and of drafters."""
         if self.config.cache_bytes is None:
-            return max(1, min(most, total_memory_bytes() // 4 // block_bytes))
-        num_blocks = self.config.cache_bytes // block_bytes
-        if num_blocks < 1:
+            return total_memory_bytes() // 4
+        if self.config.cache_bytes < block_bytes:
             raise DraftproofError(
                 "DP701",
                 "memory",
@@ -508,7 +543,12 @@ class Engine:
                 f"at least {block_bytes} bytes, which hold {BLOCK_SIZE} tokens of this model",
                 "Give the engine more memory (--memory).",
             )
-        return min(most, num_blocks)
+        return self.config.cache_bytes
+
+
+def _block_bytes(model: Model) -> int:
+    config = model.config
+    return KVCache.block_bytes(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype)
 
 
 def _max_len(config: EngineConfig, context_length: int) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 from draftproof.core.cost import SpeculationStats
 from draftproof.core.intent import SpeculationIntent
 from draftproof.core.params import SamplingParams
+from draftproof.kv.pool import CacheUsage
 from draftproof.ops.logprobs import TokenLogprobs
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -24,6 +25,7 @@ class Request:
     intent       None: what the engine's configuration says
     prediction   the user's expected output as token ids; empty if none was given
     scope        text is remembered and prefixes are shared only within one scope (API key or cache_salt)
+    priority     lower runs earlier and is preempted later; first come, first served among equals
     arrival_s    `time.monotonic()` when it was made
     """
 
@@ -33,6 +35,7 @@ class Request:
     intent: SpeculationIntent | None = None
     prediction: tuple[int, ...] = ()
     scope: str = ""
+    priority: int = 0
     arrival_s: float = field(default_factory=time.monotonic)
 
 
@@ -45,6 +48,8 @@ class RequestOutput:
     seed             names the noise that was used, whether the request gave it or not
     decision_reason  why this request was or was not decoded with speculation, in words; None: as asked
     error            `DraftproofError.as_dict()` when `finish_reason` is "error"
+    cached_tokens    of the prompt's tokens, those whose keys and values were in the prefix cache
+    preemptions      how often the request was put back for lack of memory and computed again
     prefill_s        from admission to the first token; decode_s from there to the last
     """
 
@@ -56,6 +61,8 @@ class RequestOutput:
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    preemptions: int = 0
     prefill_s: float
     decode_s: float
     stats: SpeculationStats
@@ -93,3 +100,23 @@ class StreamEvent:
     token_ids: tuple[int, ...]
     draft: RoundDraft | None = None
     finished: RequestOutput | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """Where an engine stands. Counters run from its start.
+
+    cache                between rounds; drafts hold nothing then
+    cache_in_pass        while the last pass ran
+    num_preemptions      requests put back for lack of memory, each time counted
+    num_prompt_tokens    of the requests that were admitted
+    num_cached_tokens    of them, taken from the prefix cache
+    """
+
+    num_running: int
+    num_waiting: int
+    cache: CacheUsage
+    cache_in_pass: CacheUsage
+    num_preemptions: int
+    num_prompt_tokens: int
+    num_cached_tokens: int

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from draftproof.kv.cache import BlockPool, KVCache
+from draftproof.kv.cache import KVCache
+from draftproof.kv.pool import BlockPool
 from draftproof.models.base import ForwardBatch, Model, Segment
 
 NUM_TOKENS = 37

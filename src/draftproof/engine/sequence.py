@@ -1,6 +1,6 @@
 """The state of one running request, and `commit`, which alone decides where its output ends.
 
-Made and advanced by the engine (`num_computed`), scheduled by the scheduler (which owns `block_ids`).
+Made and advanced by the engine (`num_computed`), scheduled by the scheduler (which owns `table` and `rank`).
 Knows nothing of models, proposers or rules of verification.
 """
 
@@ -14,6 +14,7 @@ from draftproof.core.cost import SpeculationStats
 from draftproof.core.errors import DraftproofError
 from draftproof.engine.detokenizer import Detokenizer
 from draftproof.engine.request import FinishReason, Request, RequestOutput
+from draftproof.kv.table import BlockTable
 from draftproof.ops.logprobs import TokenLogprobs
 from draftproof.ops.sampling import SamplingState
 from draftproof.verify.types import NoiseKey, Rule
@@ -24,7 +25,10 @@ class Sequence:
 
     token_ids       prompt and emitted output: the one growing list that proposers see
     num_computed    tokens whose keys and values are in the cache
-    block_ids       the sequence's cache blocks, in order
+    table           the sequence's cache blocks, in order; set by the scheduler, as is `rank`
+    rank            (priority, order of arrival): lower runs first and is preempted last
+    num_cached      tokens of the prompt that were taken from the prefix cache when it was first admitted
+    num_preempted   how often it lost its cache blocks and was computed again
     depth           most tokens a draft of this request may hold
     max_total       tokens at which it ends with "length": prompt and output, by max_tokens and by the context
     rule            how its drafts are judged, set by the engine
@@ -53,7 +57,10 @@ class Sequence:
         if params.max_tokens is not None:
             self.max_total = min(max_total, self.num_prompt + params.max_tokens)
         self.num_computed = 0
-        self.block_ids: list[int] = []
+        self.table: BlockTable
+        self.rank: tuple[int, int]
+        self.num_cached = 0
+        self.num_preempted = 0
         self.stats = SpeculationStats()
         self.rule = Rule.MATCH
         self.decision_reason: str | None = None
@@ -74,8 +81,20 @@ class Sequence:
 
     @property
     def num_uncomputed(self) -> int:
-        """1 when the sequence decodes, more while (part of) its prompt is not in the cache."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_to_prefill(self) -> int:
+        """Tokens to compute before the sequence decodes: its prompt, and after a preemption its output as well.
+
+        The pass of a prompt's last token yields the first token of the output. What is computed again yields
+        nothing: it ends before the newest token, which then is the root of an ordinary round.
+        """
+        return self.num_uncomputed - 1 if self.num_output else self.num_uncomputed
+
+    @property
+    def block_ids(self) -> list[int]:
+        return self.table.block_ids
 
     @property
     def draft_budget(self) -> int:
@@ -164,6 +183,8 @@ class Sequence:
             logprobs=tuple(self._logprobs) if wants_logprobs else None,
             prompt_tokens=self.num_prompt,
             completion_tokens=self.num_output,
+            cached_tokens=self.num_cached,
+            preemptions=self.num_preempted,
             prefill_s=first_token_s - started_s,
             decode_s=self._ended_s - first_token_s,
             stats=self.stats,

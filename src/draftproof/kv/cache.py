@@ -1,4 +1,4 @@
-"""Paged key/value storage and its bookkeeping. Knows no models, only their shapes.
+"""Paged key/value storage. Knows no models, only their shapes; which block is whose: `pool.py` and `table.py`.
 
 A sequence's token at position t lies in block `block_ids[t // BLOCK_SIZE]` at offset `t % BLOCK_SIZE`. Rolling
 back a rejected draft is bookkeeping: the committed length is what counts, slots behind it are overwritten.
@@ -6,6 +6,9 @@ back a rejected draft is bookkeeping: the committed length is what counts, slots
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -46,28 +49,21 @@ class KVCache:
         """View of one token's keys and values, [num_layers, 2, num_kv_heads, head_dim]."""
         return self.data[:, block_ids[position // BLOCK_SIZE], :, :, position % BLOCK_SIZE, :]
 
+    def discard(self, block_ids: Sequence[int]) -> None:
+        """Gives the memory of blocks back to the system; what they held is lost.
 
-class BlockPool:
-    """Free blocks of one cache. After all sequences ended, `num_free` equals `num_blocks` again."""
-
-    def __init__(self, num_blocks: int) -> None:
-        self.num_blocks = num_blocks
-        self._free = list(range(num_blocks - 1, -1, -1))
-
-    @property
-    def num_free(self) -> int:
-        return len(self._free)
-
-    @staticmethod
-    def blocks_for(num_tokens: int) -> int:
-        return -(-num_tokens // BLOCK_SIZE)
-
-    def allocate(self, num_blocks: int) -> list[int] | None:
-        """`num_blocks` block ids, or None when there are not so many (nothing is taken then)."""
-        if num_blocks > len(self._free):
-            return None
-        return [self._free.pop() for _ in range(num_blocks)]
-
-    def release(self, block_ids: Sequence[int]) -> None:
-        assert not set(block_ids) & set(self._free), "a block was released twice"
-        self._free.extend(reversed(block_ids))
+        Whole pages only, and only where the system has the call (Linux). Elsewhere the memory stays with the
+        process until other blocks use it.
+        """
+        if not sys.platform.startswith("linux") or self.data.device.type != "cpu":
+            return
+        libc = ctypes.CDLL(None)
+        layer_bytes = self.data.stride(0) * self.data.element_size()
+        block_bytes = self.data.stride(1) * self.data.element_size()
+        for block_id in block_ids:
+            for layer in range(self.data.shape[0]):
+                start = self.data.data_ptr() + layer * layer_bytes + block_id * block_bytes
+                first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+                length = (start + block_bytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+                if length > 0:
+                    libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), mmap.MADV_DONTNEED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -89,7 +89,35 @@ class Proposer(Protocol):
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch: ...
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
-        """After the engine appended each verdict's emitted tokens to `token_ids` (cut at the stop rule)."""
+        """After the engine appended each verdict's emitted tokens to `token_ids` (cut at the stop rule).
+
+        A batch that fails is handed over again, one by one: a sequence that was committed already must take it.
+        """
         ...
 
     def end(self, sequence: SequenceView) -> None: ...
+
+
+@runtime_checkable
+class HoldsCache(Protocol):
+    """What a proposer offers besides when it keeps state per token that costs memory or cannot be rebuilt.
+
+    Its blocks come from a `BlockPool` of the engine's `ByteBudget`.
+    """
+
+    def reach(self, sequence: SequenceView, num_tokens: int) -> int:
+        """Of the first `num_tokens` tokens, which the target need not compute, how many this proposer can do without.
+
+        Asked before `begin`, and again when a preempted request comes back. A proposer that rebuilds its state
+        from `token_ids` alone answers `num_tokens`; one that must observe the target's hidden states, as far as
+        its own cache has them.
+        """
+        ...
+
+    def release(self, sequence: SequenceView) -> bool:
+        """Gives up the sequence's blocks, because memory is short; whether there were any.
+
+        The sequence goes on: state is rebuilt from `token_ids` when there is room, and until then nothing is
+        drafted for it.
+        """
+        ...

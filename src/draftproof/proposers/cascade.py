@@ -69,6 +69,13 @@ class CascadeProposer:
         for part in self._parts:
             part.end(sequence)
 
+    def reach(self, sequence: SequenceView, num_tokens: int) -> int:
+        return min(part.reach(sequence, num_tokens) for part in self._parts)
+
+    def release(self, sequence: SequenceView) -> bool:
+        released = [part.release(sequence) for part in self._parts]
+        return any(released)
+
     def _tell(self, sequence: SequenceView) -> None:
         failures = [part.failures[sequence.req_id] for part in self._parts if not part.serves(sequence)]
         if failures:

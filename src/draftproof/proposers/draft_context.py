@@ -118,6 +118,12 @@ class CachedRequest:
         self.num_cached = min(self.num_cached, len(self.token_ids) - 1)
         return True
 
+    def forget_cache(self) -> None:
+        """The cache blocks are somebody else's now: everything is to be computed again."""
+        self.num_cached = 0
+        self.block_ids = []
+        self._fed.clear()
+
     @property
     def num_missing(self) -> int:
         """Tokens of the text that are still to compute, at least one after `follow`."""

@@ -8,13 +8,14 @@ drafter and no request waits long for another's prompt. Users: `docs/proposers/d
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from draftproof.kv.cache import BlockPool
+from draftproof.kv.pool import BlockPool
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView
@@ -50,8 +51,9 @@ class DraftModelProposer:
         self._target = resources.target
         self._depth = depth
         self._chains = Chains(drafter.token_map, draws)
-        self._pool = BlockPool(drafter.num_blocks)
         self._cache = drafter.model.new_cache(drafter.num_blocks)
+        self._pool = BlockPool(drafter.num_blocks, drafter.block_bytes, resources.budget, self._cache.discard)
+        weakref.finalize(self, resources.budget.leave, self._pool)
         self._requests: dict[str, CachedRequest] = {}
 
     def begin(self, sequence: SequenceView) -> None:
@@ -81,6 +83,18 @@ class DraftModelProposer:
         request = self._requests.pop(sequence.req_id, None)
         if request is not None:
             self._pool.release(request.block_ids)
+
+    def reach(self, sequence: SequenceView, num_tokens: int) -> int:
+        """All of it: the drafter reads the text, and nothing of the target's."""
+        return num_tokens
+
+    def release(self, sequence: SequenceView) -> bool:
+        request = self._requests.get(sequence.req_id)
+        if request is None or not request.block_ids:
+            return False
+        self._pool.release(request.block_ids)
+        request.forget_cache()
+        return True
 
     def _new_context(self) -> Context:
         if self._drafter.to_drafter is None:
@@ -114,7 +128,7 @@ class DraftModelProposer:
         request = self._requests[sequence.req_id]
         request.is_stopped = True
         self._pool.release(request.block_ids)
-        request.block_ids = []
+        request.forget_cache()
         sequence.note = f"decodes plainly from token {len(sequence.token_ids)} on: {reason}"
 
     def _catch_up(self, chains: Sequence[Chain]) -> tuple[list[Chain], Tensor]:

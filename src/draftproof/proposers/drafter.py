@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.vocabulary import VocabularyFit, compare, read_vocabulary
 from draftproof.core.errors import DraftproofError
-from draftproof.kv.cache import BlockPool, KVCache
+from draftproof.kv.cache import KVCache
+from draftproof.kv.pool import BlockPool
 from draftproof.models.catalogue import resolve
 from draftproof.models.loading import load_weights
 from draftproof.models.tensors import tensor_specs
@@ -63,7 +64,11 @@ class Drafter:
     @property
     def cache_bytes(self) -> int:
         """Of a full cache; pages that no request has used yet are not taken."""
-        return self.num_blocks * _block_bytes(self.model)
+        return self.num_blocks * self.block_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        return _block_bytes(self.model)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -225,7 +230,10 @@ def _check_size(num_drafter: int, num_target: int) -> None:
 
 
 def _num_blocks(config: ModelConfig, target: Model, weights_bytes: int, resources: Resources) -> int:
-    """As many blocks as the target's cache has, or what memory leaves; at least one full request."""
+    """As many blocks as the target's cache has, or what memory leaves; at least one full request.
+
+    Both caches draw their blocks from one budget, so this is what there may be, not what is taken.
+    """
     block_bytes = KVCache.block_bytes(config.num_layers, config.num_kv_heads, config.head_dim, target.dtype)
     available = resources.available_bytes()
     least = BlockPool.blocks_for(min(resources.max_len, config.context_length))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.base import HoldsCache, Proposer, SequenceView
 from draftproof.verify.types import Rule, Verdict
 
 logger = logging.getLogger("draftproof.proposers")
@@ -78,6 +78,25 @@ class Guard:
         self.failures.pop(sequence.req_id, None)
         self._call(sequence, lambda: self.proposer.end(sequence))
         self.failures.pop(sequence.req_id, None)
+
+    def reach(self, sequence: SequenceView, num_tokens: int) -> int:
+        """How many of `num_tokens` tokens that the target need not compute the proposer can do without."""
+        reach = num_tokens
+        if self.serves(sequence) and isinstance(self.proposer, HoldsCache):
+            try:
+                reach = max(0, min(num_tokens, self.proposer.reach(sequence, num_tokens)))
+            except Exception as error:
+                self._fail(sequence, error)
+        return reach
+
+    def release(self, sequence: SequenceView) -> bool:
+        """Has the proposer give up what it holds of a request, also after a failure; whether there was anything."""
+        if isinstance(self.proposer, HoldsCache):
+            try:
+                return self.proposer.release(sequence)
+            except Exception as error:
+                self._fail(sequence, error)
+        return False
 
     def _alone(self, sequence: SequenceView, budget: int) -> DraftBatch:
         drafted = DraftBatch.chains([()])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ LoadModel = Callable[..., "LoadedModel"]
 class Resources:
     """target        the model that verifies
     cache            its keys and values, whose uncommitted slots `self` writes to
+    budget           what the blocks of a drafter's own cache are drawn from, as those of the target's are
     max_len          most tokens of a request, prompt and output
     num_blocks       blocks of the target's cache: a drafter's own cache never holds more
     available_bytes  asks how much memory a drafter may take, weights and cache together
@@ -35,6 +37,7 @@ class Resources:
 
     target: LoadedModel
     cache: KVCache
+    budget: ByteBudget
     max_len: int
     num_blocks: int
     available_bytes: Callable[[], int]
