@@ -7,6 +7,7 @@ keys: through block ids and slots, so that an engine that mixes up blocks, slots
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,8 +57,9 @@ class FakeModel:
             for row in range(segment.num_rows):
                 slot = cache.slot(segment.block_ids, segment.context_len + row)
                 slot.fill_(float(batch.token_ids[segment.first_row + row]))
+            slots = _slots(segment, cache)
             rows.extend(
-                self._logits(_visible(segment, row, cache), int(batch.positions[segment.first_row + row]))
+                self._logits(_visible(segment, row, slots), int(batch.positions[segment.first_row + row]))
                 for row in range(segment.num_rows)
             )
         assert len(rows) == batch.token_ids.shape[0]
@@ -68,24 +70,33 @@ class FakeModel:
         state = 7
         for token in visible:
             state = (state * 1103515245 + token + 12345) % 2147483648
-        generator = torch.Generator().manual_seed(state)
-        logits = torch.randn(VOCAB_SIZE, generator=generator) * 3
-        logits[EOS_ID] -= 6
+        logits = _random_logits(state).clone()
         if self.change is not None:
             self.change(visible, logits)
         return logits
 
 
-def _visible(segment: Segment, row: int, cache: KVCache) -> list[int]:
+@lru_cache(maxsize=20_000)
+def _random_logits(state: int) -> Tensor:
+    logits = torch.randn(VOCAB_SIZE, generator=torch.Generator().manual_seed(state)) * 3
+    logits[EOS_ID] -= 6
+    return logits
+
+
+def _slots(segment: Segment, cache: KVCache) -> list[int]:
+    """The tokens in the segment's slots, as the cache has them."""
+    stored = cache.data[0, segment.block_ids, 0, 0, :, 0].flatten()
+    return stored[: segment.context_len + segment.num_rows].long().tolist()
+
+
+def _visible(segment: Segment, row: int, slots: list[int]) -> list[int]:
     """Tokens that a row sees, root to itself."""
     if segment.parent_rows is None:
-        slots = list(range(segment.context_len + row + 1))
-    else:
-        path = [row]
-        while path[-1] != 0:
-            path.append(segment.parent_rows[path[-1]])
-        slots = [*range(segment.context_len), *(segment.context_len + step for step in reversed(path))]
-    return [int(cache.slot(segment.block_ids, slot)[0, 0, 0, 0]) for slot in slots]
+        return slots[: segment.context_len + row + 1]
+    path = [row]
+    while path[-1] != 0:
+        path.append(segment.parent_rows[path[-1]])
+    return slots[: segment.context_len] + [slots[segment.context_len + step] for step in reversed(path)]
 
 
 class FakeTokenizer:
