@@ -26,7 +26,7 @@ from draftproof.verify.types import Verdict
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel, cache_of
 from support.proposers import AlwaysRight, RandomDrafts
 
-LOOKUP = NGram(prompt_lookup_min=1)
+LOOKUP = NGram(prompt_lookup_min=1, adaptive=False)
 
 
 def greedy(num_tokens: int) -> SamplingParams:
@@ -219,7 +219,7 @@ def test_blocks_for_drafts_are_counted_apart_and_given_back_after_the_round() ->
     request = Request(req_id="r", prompt_token_ids=(20,) * 20, params=greedy(60))
     truth = {"r": alone(request).token_ids}
     engine = make_engine(create=lambda _: AlwaysRight(truth))
-    deep = NGram(num_speculative_tokens=40)
+    deep = NGram(num_speculative_tokens=40, adaptive=False)
     seen: list[EngineStats] = []
     request = Request(req_id="r", prompt_token_ids=(20,) * 20, params=greedy(60), intent=deep)
     drain(engine, [request], seen.append)
@@ -293,7 +293,7 @@ def test_proposers_give_up_their_cache_before_a_request_is_preempted() -> None:
         req_id="r",
         prompt_token_ids=request.prompt_token_ids,
         params=request.params,
-        intent=NGram(num_speculative_tokens=2),
+        intent=NGram(num_speculative_tokens=2, adaptive=False),
     )
     output = drain(engines[0], [request])["r"]
     assert output.token_ids == truth["r"]
@@ -419,7 +419,9 @@ def test_decoding_and_drafts_never_keep_a_prompt_from_getting_on() -> None:
     engine = make_engine(config, lambda _: RandomFull())
     for index in range(4):
         engine.add_request(
-            engine.make_request([20 + index], greedy(100), intent=NGram(num_speculative_tokens=50))
+            engine.make_request(
+                [20 + index], greedy(100), intent=NGram(num_speculative_tokens=50, adaptive=False)
+            )
         )
     engine.step()
     engine.add_request(engine.make_request([40] * 160, greedy(1), req_id="prompt"))
@@ -445,7 +447,9 @@ class RandomFull(RandomDrafts):
 def test_rows_that_a_prompt_does_not_want_go_to_drafts() -> None:
     config = EngineConfig(max_num_seqs=2, max_num_rows=32, prefill_chunk=64)
     engine = make_engine(config, lambda _: RandomFull())
-    engine.add_request(engine.make_request([20], greedy(100), intent=NGram(num_speculative_tokens=50)))
+    engine.add_request(
+        engine.make_request([20], greedy(100), intent=NGram(num_speculative_tokens=50, adaptive=False))
+    )
     engine.step()
     engine.take_round_costs()
     engine.add_request(engine.make_request([40] * 2, greedy(1)))
