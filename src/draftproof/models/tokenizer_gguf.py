@@ -26,12 +26,21 @@ from draftproof.core.errors import DraftproofError
 
 _CONTROL, _USER_DEFINED = 3, 4
 _MAX_TOKEN_CHARACTERS = 4096
+_PHI3_PLAIN_TOKENS = ("<unk>", "<s>", "<|endoftext|>")
 
 _GPT2_SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CL100K_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}|"
     r" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+
+def _case_split(ending: str, digits: str) -> str:
+    """Words end where lower case is followed by upper case; `ending` may follow a word."""
+    start = r"[^\r\n\p{L}\p{N}]?"
+    words = f"{start}{_UPPER}*{_LOWER}+{ending}|{start}{_UPPER}+{_LOWER}*{ending}"
+    return rf"{words}|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,8 @@ class _Rule:
 
 
 _QWEN2 = _Rule((_CL100K_SPLIT.format(digits=""),), is_nfc=True)
-_LLAMA3 = _Rule((_CL100K_SPLIT.format(digits="{1,3}"),), ignore_merges=True, adds_bos=True)
+_CL100K = (_CL100K_SPLIT.format(digits="{1,3}"),)
+_LLAMA3 = _Rule(_CL100K, ignore_merges=True, adds_bos=True)
 
 RULES: dict[str, _Rule] = {
     "gpt-2": _Rule((_GPT2_SPLIT,)),
@@ -55,6 +65,10 @@ RULES: dict[str, _Rule] = {
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,
+    "smaug-bpe": _Rule(_CL100K, ignore_merges=True),  # SmolLM3: Llama 3's tokens without its beginning
+    "dbrx": _Rule(_CL100K),  # Phi-4
+    "gpt-4o": _Rule((_case_split("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "{1,3}"),)),  # Phi-4-mini
+    "tekken": _Rule((_case_split("", ""),), ignore_merges=True, adds_bos=True),  # Mistral since Nemo
 }
 
 
@@ -153,8 +167,16 @@ def _add_special_tokens(tokenizer: Tokenizer, metadata: Mapping[str, Any], token
         raise _unsupported(
             "tokenizer.ggml.token_type", f"{len(types)} types", f"{len(tokens)}, one per token"
         )
+    is_phi3 = (
+        metadata.get("general.architecture") == "phi3" and metadata.get("tokenizer.ggml.model") == "llama"
+    )
+
+    def swallows_spaces(token: str) -> bool:
+        """Phi-3's own file says so of its markers; GGUF files cannot."""
+        return is_phi3 and token not in _PHI3_PLAIN_TOKENS
+
     added = [
-        AddedToken(token, special=kind == _CONTROL, normalized=False)
+        AddedToken(token, special=kind == _CONTROL, normalized=False, rstrip=swallows_spaces(token))
         for token, kind in zip(tokens, types, strict=True)
         if kind in (_CONTROL, _USER_DEFINED) and token
     ]

@@ -110,12 +110,42 @@ def pieces(rule: str, metadata: dict[str, Any], text: str) -> list[str]:
         ("qwen2", "e\u0301!\r\nb", ["é", "!\r\n", "b"]),
         ("llama-bpe", "I'll 12345 x\n\n y", ["I", "'ll", " ", "123", "45", " x", "\n\n", " y"]),
         ("llama-bpe", "e\u0301", ["e", "\u0301"]),
+        ("smaug-bpe", "I'll 12345 x\n\n y", ["I", "'ll", " ", "123", "45", " x", "\n\n", " y"]),
+        ("dbrx", "I'LL 1234 getHTTPResponse", ["I", "'LL", " ", "123", "4", " getHTTPResponse"]),
+        (
+            "gpt-4o",
+            "I'LL 1234 getHTTPResponse we're",
+            ["I'LL", " ", "123", "4", " get", "HTTPResponse", " we're"],
+        ),
+        ("gpt-4o", "e\u0301!/\r\nÄb", ["e\u0301", "!/\r\n", "Äb"]),
+        (
+            "tekken",
+            "I'LL 12 getHTTPResponse we're",
+            ["I", "'LL", " ", "1", "2", " get", "HTTPResponse", " we", "'re"],
+        ),
     ],
 )
 def test_rules_cut_as_the_models_own_files_say(
     metadata: dict[str, Any], rule: str, text: str, expected: list[str]
 ) -> None:
     assert pieces(rule, metadata | {"tokenizer.ggml.add_bos_token": False}, text) == expected
+
+
+def test_markers_of_phi3_swallow_the_spaces_behind_them() -> None:
+    metadata = sentencepiece_metadata(0)
+    tokens = [*metadata["tokenizer.ggml.tokens"], "<|user|>"]
+    metadata |= {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [*metadata["tokenizer.ggml.scores"], -1000.0],
+        "tokenizer.ggml.token_type": [*metadata["tokenizer.ggml.token_type"], 3],
+    }
+    for architecture in ("phi3", "llama"):
+        tokenizer = Tokenizer(tokenizer_from_gguf(metadata | {"general.architecture": architecture}))
+        ids = tokenizer.encode("<|user|>\n a")
+        assert ids[0] == len(tokens) - 1
+        assert (ids == tokenizer.encode("<|user|>a")) == (architecture == "phi3")
+    plain = Tokenizer(tokenizer_from_gguf(metadata | {"general.architecture": "phi3"}))
+    assert len(plain.encode("<s> a")) > len(plain.encode("<s>a"))
 
 
 def test_every_rule_builds(metadata: dict[str, Any]) -> None:
@@ -138,7 +168,7 @@ def test_what_texts_begin_with_is_added_on_demand(metadata: dict[str, Any]) -> N
     [
         {"tokenizer.ggml.model": "bert"},
         {"tokenizer.ggml.model": None},
-        {"tokenizer.ggml.pre": "tekken"},
+        {"tokenizer.ggml.pre": "falcon"},
         {"tokenizer.ggml.pre": "default"},
         {"tokenizer.ggml.pre": None},
         {"tokenizer.ggml.pre": 5},
