@@ -107,8 +107,16 @@ class Engine:
                     "DP001", "threads", threads, "a number from 1 to 256", "Leave it out: one per core."
                 )
             torch.set_num_threads(threads)
-        loaded = load_model(model, dtype=dtype, weights=weights, kernels=kernels, device=device)
-        return cls(loaded, config or EngineConfig())
+        config = config or EngineConfig()
+        loaded = load_model(
+            model,
+            dtype=dtype,
+            weights=weights,
+            kernels=kernels,
+            device=device,
+            max_model_len=config.max_model_len,
+        )
+        return cls(loaded, config)
 
     # ---- requests -------------------------------------------------------------------------------------
 

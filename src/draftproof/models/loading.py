@@ -18,7 +18,7 @@ from draftproof.core.errors import DraftproofError
 from draftproof.models.base import Model, ModelConfig
 from draftproof.models.catalogue import resolve
 from draftproof.models.config import config_from_gguf, config_from_hf
-from draftproof.models.config.gguf import ROPE_FREQS, ROPE_SHORT
+from draftproof.models.config.gguf import rope_tensor
 from draftproof.models.decoder import Decoder
 from draftproof.models.linear import has_native_bfloat16
 from draftproof.models.precision import ExpandedWeights, Form, FormedWeights, check_form
@@ -60,6 +60,7 @@ def load_model(
     weights: str = "native",
     kernels: str = "auto",
     device: str = "cpu",
+    max_model_len: int | None = None,
 ) -> LoadedModel:
     """Loads a directory, a GGUF file or a name of the catalogue.
 
@@ -68,6 +69,8 @@ def load_model(
     weights  native (quantised weights as the file holds them), int8, int4 (rounded while loading), float
              (everything in `dtype`): `precision.Form`
     kernels  auto (native where they can be had, else python), native or python
+    max_model_len  the longest text that shall be served, in tokens, if that is known: LongRoPE chooses by it between
+             a short context and a long one
 
     Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
     DP702 if native kernels were asked for and cannot be had, DP703 for another device than the CPU.
@@ -76,7 +79,7 @@ def load_model(
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype, form = _choose_dtype(dtype), check_form(weights)
     try:
-        return _load(model, torch_dtype, form, kernels)
+        return _load(model, torch_dtype, form, kernels, max_model_len)
     except OSError as error:
         raise DraftproofError(
             "DP401",
@@ -87,10 +90,12 @@ def load_model(
         ) from error
 
 
-def _load(model: str | Path, torch_dtype: torch.dtype, form: Form, kernels: str) -> LoadedModel:
+def _load(
+    model: str | Path, torch_dtype: torch.dtype, form: Form, kernels: str, wanted_len: int | None
+) -> LoadedModel:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
-    config, weights = load_weights(checkpoint)
+    config, weights = load_weights(checkpoint, wanted_len)
     tokenizer = load_tokenizer(checkpoint)
     if tokenizer.vocab_size > config.vocab_size:
         raise DraftproofError(
@@ -113,7 +118,7 @@ def reload_weights(loaded: LoadedModel, weights: str) -> LoadedModel:
     Tokenizer, storage type and kernels stay. Raises what `load_model` raises.
     """
     form = check_form(weights)
-    config, stored = load_weights(open_checkpoint(loaded.source))
+    config, stored = load_weights(open_checkpoint(loaded.source), loaded.config.context_length)
     formed = FormedWeights(stored, form)
     decoder, _ = _build(config, formed, loaded.model.dtype, loaded.model.kernels)
     weights_bytes = _weights_bytes(formed, decoder)
@@ -127,19 +132,21 @@ def _weights_bytes(formed: FormedWeights, decoder: Model) -> int:
     return formed.num_block_bytes + formed.num_floats * decoder.dtype.itemsize
 
 
-def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
+def load_weights(checkpoint: Checkpoint, wanted_len: int | None = None) -> tuple[ModelConfig, Weights]:
     """The configuration, and the tensors on demand under Transformers' names; all there, all of the right shape.
+
+    wanted_len  the longest text that shall be served, in tokens, where that is known
 
     Raises DP401 to DP407.
     """
     weights: Weights
     if isinstance(checkpoint, GgufFile):
         factors = None
-        for name in (ROPE_FREQS, ROPE_SHORT):
-            if name in checkpoint.tensors:
-                values = read_values(checkpoint.path, checkpoint.tensors[name])
-                factors = tuple(values.float().flatten().tolist())
-        config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors)
+        divisors = rope_tensor(checkpoint.metadata, checkpoint.tensors, wanted_len)
+        if divisors is not None:
+            values = read_values(checkpoint.path, checkpoint.tensors[divisors])
+            factors = tuple(values.float().flatten().tolist())
+        config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors, wanted_len)
         weights = GgufWeights(checkpoint, config)
     else:
         documents = {}
@@ -151,7 +158,8 @@ def load_weights(checkpoint: Checkpoint) -> tuple[ModelConfig, Weights]:
             raise DraftproofError(
                 "DP401", "MODEL", f"{checkpoint} without config.json", "config.json", "Complete the download."
             )
-        config = config_from_hf(documents["config.json"], documents.get("generation_config.json", {}))
+        generation = documents.get("generation_config.json", {})
+        config = config_from_hf(documents["config.json"], generation, wanted_len)
         weights = SafetensorsWeights(read_directory(checkpoint), config)
     _check_tensors(config, weights)
     return config, weights

@@ -145,6 +145,11 @@ def test_rotary_rules_that_follow_the_length_are_fixed_to_the_context() -> None:
     (rope,) = config.ropes
     assert rope.scaling == FrequencyDivisors((1.0,) * 8)
     assert rope.attention_factor == pytest.approx((1 + math.log(8) / math.log(64)) ** 0.5)
+    document = hf_config(phi3)
+    assert config_from_hf(document, {}, wanted_len=64) == config
+    long = config_from_hf(document, {}, wanted_len=65)
+    assert long.context_length == 512
+    assert long.ropes == (replace(rope, scaling=FrequencyDivisors((9.0,) * 8)),)
     early = hf(replace(phi3, rope_scaling=dict(phi3.rope_scaling or {}) | {"type": "su"}))
     assert early == hf(replace(phi3, rope_scaling=dict(phi3.rope_scaling or {}) | {"type": "yarn"})) == config
 
@@ -215,8 +220,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("family", "changes"), REFUSED, ids=str)
 def test_values_of_families_that_cannot_be_used(family: Any, changes: dict[str, Any]) -> None:
+    spec = replace(TINY, family=family, window=12)
+    assert hf(spec)
     with pytest.raises(DraftproofError) as caught:
-        hf(replace(TINY, family=family), **changes)
+        hf(spec, **changes)
     assert caught.value.code == "DP406"
 
 

@@ -10,10 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from draftproof.checkpoints.gguf import open_checkpoint
+from draftproof.checkpoints.gguf import GgufFile, open_checkpoint
+from draftproof.core.errors import DraftproofError
+from draftproof.engine.config import EngineConfig
+from draftproof.engine.engine import Engine
 from draftproof.models.base import ForwardBatch
 from draftproof.models.decoder import Decoder
-from draftproof.models.loading import load_weights
+from draftproof.models.loading import load_model, load_weights, reload_weights
 from draftproof.models.mlp import silu
 from support.checkpoints import (
     GGUF_NAMES,
@@ -211,6 +214,33 @@ def test_gguf_files_equal_their_twins_in_directories(tmp_path: Path, name: str, 
         torch.testing.assert_close(
             weights[tensor].float(), hf_weights[tensor].float(), rtol=0, atol=tolerance
         )
+
+
+def test_longrope_beyond_the_original_context(tmp_path: Path) -> None:
+    """Transformers takes the long factors for a whole text that is longer, and so does a model loaded for such."""
+    spec = TWINS["phi3, longrope, part of a head"]
+    path, file = write_checkpoint(tmp_path / "hf", spec), write_gguf(tmp_path / "m.gguf", spec)
+    token_ids = tokens(200, spec.vocab)
+    expected = reference(path, token_ids)
+    for checkpoint in (path, file):
+        config, weights = load_weights(open_checkpoint(checkpoint), wanted_len=256)
+        assert config.context_length == 256
+        logits = logits_in_chunks(Decoder(config, weights, torch.float32), token_ids, [64, 1, 100])
+        torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
+    loaded = load_model(path, kernels="python", dtype="float32", max_model_len=200)
+    assert loaded.config.context_length == reload_weights(loaded, "int8").config.context_length == 256
+    assert load_model(path, kernels="python").config.context_length == 128
+    engine = Engine.load(path, kernels="python", config=EngineConfig(max_model_len=200))
+    assert engine.describe()["context_length"] == 200
+
+
+def test_a_file_with_one_of_two_longrope_tensors_is_refused(tmp_path: Path) -> None:
+    file = open_checkpoint(write_gguf(tmp_path / "m.gguf", TWINS["phi3, longrope, part of a head"]))
+    assert isinstance(file, GgufFile)
+    del file.tensors["rope_factors_long.weight"]
+    with pytest.raises(DraftproofError, match="rope_factors") as caught:
+        load_weights(file)
+    assert caught.value.code == "DP404"
 
 
 BITS = {

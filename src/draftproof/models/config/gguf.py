@@ -12,7 +12,7 @@ from draftproof.models.config.families import Family, family_of
 from draftproof.models.config.fields import Fields, token_ids
 from draftproof.models.config.huggingface import MAX_LAYERS
 from draftproof.models.config.relations import checked
-from draftproof.models.config.rope import rope_from_gguf
+from draftproof.models.config.rope import Lengths, rope_from_gguf
 
 ROPE_FREQS = "rope_freqs.weight"
 ROPE_SHORT, ROPE_LONG = "rope_factors_short.weight", "rope_factors_long.weight"
@@ -26,8 +26,9 @@ def config_from_gguf(
     metadata: Mapping[str, Any],
     tensors: Mapping[str, GgufTensor],
     freq_factors: tuple[float, ...] | None = None,
+    wanted_len: int | None = None,
 ) -> ModelConfig:
-    """`freq_factors` are the values of the file's `rope_freqs.weight` or `rope_factors_short.weight`.
+    """`freq_factors` are the values of the tensor that `rope_tensor` names, `wanted_len` as in `config_from_hf`.
 
     Raises DP403, DP404 or DP406 as `config_from_hf` does.
     """
@@ -52,8 +53,12 @@ def config_from_gguf(
         if own.get(key):
             raise fields.fault(key, own[key], "none")
     context = fields.count("context_length")
+    if (ROPE_SHORT in tensors) != (ROPE_LONG in tensors):
+        both = f"{ROPE_SHORT} and {ROPE_LONG}"
+        raise DraftproofError("DP404", both, "one of them", "both or none", "Convert the model again.")
     if ROPE_SHORT in tensors:
-        context = min(context, fields.count("rope.scaling.original_context_length", default=context))
+        original = fields.count("rope.scaling.original_context_length", default=context)
+        context = context if Lengths(context, wanted_len).is_long(original) else min(context, original)
     vocab_size = embedding.shape[0]
     num_layers = fields.count("block_count", limit=MAX_LAYERS)
     end_keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
@@ -92,6 +97,17 @@ def config_from_gguf(
             eos_token_ids=tuple(dict.fromkeys(ends)),
         )
     )
+
+
+def rope_tensor(
+    metadata: Mapping[str, Any], tensors: Mapping[str, GgufTensor], wanted_len: int | None = None
+) -> str | None:
+    """The tensor of divisors of the rotary frequencies that is to be read, if any."""
+    if ROPE_SHORT not in tensors or ROPE_LONG not in tensors:
+        return ROPE_FREQS if ROPE_FREQS in tensors else None
+    original = metadata.get(f"{metadata.get('general.architecture')}.rope.scaling.original_context_length")
+    is_long = type(original) is int and Lengths(original, wanted_len).is_long(original)
+    return ROPE_LONG if is_long else ROPE_SHORT
 
 
 def _experts(fields: Fields) -> ExpertConfig | None:

@@ -9,7 +9,7 @@ from draftproof.models.base import ExpertConfig, LayerConfig, ModelConfig, RopeC
 from draftproof.models.config.families import Family, family_of, rotary_layers
 from draftproof.models.config.fields import Fields, token_ids, unsupported
 from draftproof.models.config.relations import checked
-from draftproof.models.config.rope import rope_from_hf
+from draftproof.models.config.rope import Lengths, rope_from_hf
 
 MAX_LAYERS = 1 << 12
 _ACTIVATIONS: dict[object, Literal["silu", "gelu_tanh"]] = {
@@ -24,8 +24,12 @@ _NOT_COMPUTED = (
 _LAYER_TYPES = {"full_attention": False, "sliding_attention": True}
 
 
-def config_from_hf(config: Mapping[str, Any], generation: Mapping[str, Any]) -> ModelConfig:
+def config_from_hf(
+    config: Mapping[str, Any], generation: Mapping[str, Any], wanted_len: int | None = None
+) -> ModelConfig:
     """From config.json and generation_config.json ({} if there is none), of Transformers 4 or 5.
+
+    wanted_len  the longest text that shall be served, in tokens; LongRoPE alone asks for it
 
     Raises DP403 for another architecture, DP406 for values that are missing, contradictory or not supported.
     """
@@ -44,7 +48,8 @@ def config_from_hf(config: Mapping[str, Any], generation: Mapping[str, Any]) -> 
     hidden_size, num_heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     head_dim = fields.count("head_dim", default=max(1, hidden_size // num_heads))
     vocab_size = fields.count("vocab_size")
-    layers, context_length = _layers(family, fields, values, num_layers, head_dim)
+    lengths = Lengths(fields.count("max_position_embeddings"), wanted_len)
+    layers, context_length = _layers(family, fields, values, num_layers, head_dim, lengths)
     scaled = family.has_scaled_embedding
     return checked(
         ModelConfig(
@@ -89,11 +94,15 @@ def _applies(rule: bool | str, fields: Fields) -> bool:
 
 
 def _layers(
-    family: Family, fields: Fields, values: Mapping[str, Any], num_layers: int, head_dim: int
+    family: Family,
+    fields: Fields,
+    values: Mapping[str, Any],
+    num_layers: int,
+    head_dim: int,
+    lengths: Lengths,
 ) -> tuple[tuple[LayerConfig, ...], int]:
     """Every layer, and the context that they are served with."""
-    context = fields.count("max_position_embeddings")
-    full, local, context = _ropes(family, values, head_dim, context)
+    full, local, context = _ropes(family, values, head_dim, lengths)
     windowed = _windowed(family, fields, num_layers)
     window = fields.count("sliding_window") if any(windowed) else None
     if window is not None and window >= context:
@@ -132,7 +141,7 @@ def _windowed(family: Family, fields: Fields, num_layers: int) -> list[bool]:
 
 
 def _ropes(
-    family: Family, values: Mapping[str, Any], head_dim: int, context: int
+    family: Family, values: Mapping[str, Any], head_dim: int, lengths: Lengths
 ) -> tuple[RopeConfig, RopeConfig, int]:
     """The rotary embeddings of layers without and with a window, and the context that they are served with.
 
@@ -155,7 +164,7 @@ def _ropes(
             merged["original_max_position_embeddings"] = beside["original_max_position_embeddings"]
         if theta is not None and (rule is None or rule.get("rope_theta") is None):
             merged["rope_theta"] = theta
-        return rope_from_hf(merged, head_dim, context, place)
+        return rope_from_hf(merged, head_dim, lengths, place)
 
     rules = values.get(key)
     if not family.has_two_ropes:

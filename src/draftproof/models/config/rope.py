@@ -2,15 +2,16 @@
 
 Rules that change their frequencies with the length of a text (`dynamic`, `longrope`) would leave keys in the cache
 that were rotated by other frequencies than the queries that meet them; Transformers' own text then depends on how
-it was cut into passes. Here frequencies are fixed when a model is loaded, to those of the context that is served:
-`dynamic` acts beyond `max_position_embeddings` only, `longrope` is served up to the context before its extension.
+it was cut into passes. Here frequencies are fixed when a model is loaded, by the longest text that it shall serve:
+`dynamic` acts beyond `max_position_embeddings` only, which is never served; `longrope` has its short factors and the
+context before its extension, or, where a longer text is asked for, its long ones and the whole context.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.models.base import FrequencyDivisors, LinearScaling, Llama3Scaling, RopeConfig, YarnScaling
@@ -19,14 +20,27 @@ from draftproof.models.config.fields import Fields
 _KINDS = "default, linear, dynamic, llama3, yarn or longrope"
 
 
-def rope_from_hf(rule: Mapping[str, Any], head_dim: int, context: int, place: str) -> tuple[RopeConfig, int]:
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Of texts, in tokens: the longest that the model knows (`context`), and that which the caller wants, if any."""
+
+    context: int
+    wanted: int | None = None
+
+    def is_long(self, original: int) -> bool:
+        """Whether frequencies for texts beyond `original` tokens are to be used."""
+        return self.wanted is not None and self.wanted > original
+
+
+def rope_from_hf(
+    rule: Mapping[str, Any], head_dim: int, lengths: Lengths, place: str
+) -> tuple[RopeConfig, int]:
     """The rule and the context that it is served with.
 
     rule     the rotary object with what Transformers takes from beside it: rope_theta, partial_rotary_factor,
              original_max_position_embeddings
-    context  max_position_embeddings
     """
-    fields = Fields(rule, place)
+    fields, context = Fields(rule, place), lengths.context
     share = fields.number("partial_rotary_factor", default=1.0)
     rotary_dim = int(head_dim * share)
     if share > 1 or rotary_dim % 2 or not rotary_dim:
@@ -45,7 +59,8 @@ def rope_from_hf(rule: Mapping[str, Any], head_dim: int, context: int, place: st
     if kind == "yarn" and not fields.has("short_factor"):
         return _yarn(plain, fields, original, context), context
     if kind in ("longrope", "su", "yarn"):  # what early Phi-3 files call su or yarn became LongRoPE
-        divisors = fields.numbers("short_factor", rotary_dim // 2)
+        is_long = lengths.is_long(original)
+        divisors = fields.numbers("long_factor" if is_long else "short_factor", rotary_dim // 2)
         stretch = fields.number("factor", default=context / original)
         usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 and original > 1 else 1.0
         rope = replace(
@@ -53,7 +68,7 @@ def rope_from_hf(rule: Mapping[str, Any], head_dim: int, context: int, place: st
             scaling=FrequencyDivisors(divisors),
             attention_factor=fields.number("attention_factor", default=usual),
         )
-        return rope, min(context, original)
+        return rope, context if is_long else min(context, original)
     raise fields.fault("rope_type", kind, _KINDS)
 
 
