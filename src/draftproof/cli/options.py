@@ -60,7 +60,11 @@ _MODEL_OPTIONS = (
         help="Where the model runs; this version has cpu only.",
     ),
     click.option(
-        "--memory", type=parse_bytes, metavar="BYTES", help="For keys and values of the cache, such as 4GiB."
+        "--memory",
+        type=parse_bytes,
+        metavar="BYTES",
+        help="All that the process may hold, such as 4GiB: weights, caches, a drafter, room to compute in. "
+        "Default: no limit, and a quarter of the machine's memory for caches.",
     ),
     click.option("--threads", type=click.IntRange(1, 256), help="Default: one per core."),
     click.option(
@@ -113,7 +117,7 @@ def load_engine(
         raise missing_extra(error, "engine") from error
     path = find_model(model)
     limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
-    config = config_class(cache_bytes=flags.memory, on_unfit=on_unfit, **limits)
+    config = config_class(memory=flags.memory, on_unfit=on_unfit, **limits)
     line = output.ProgressLine()
     line.show(0, 1, f"loading {model}")
     try:

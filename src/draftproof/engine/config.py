@@ -21,8 +21,10 @@ class EngineConfig:
     max_num_rows       rows of one forward pass: one per decoding request first; prompts that wait are sure of a
                        quarter, drafts take what they want of the rest, and prompts fill what is left
     prefill_chunk      most prompt rows that one pass takes from one request
-    cache_bytes        bytes for keys and values; None: enough for `max_num_seqs` requests at
-                       `max_model_len`, but no more than a quarter of the machine's memory
+    memory             bytes that the whole process may hold: weights of target and drafters, caches, room to
+                       compute in, libraries; None: no limit, see cache_bytes
+    cache_bytes        bytes for keys and values of target and drafters, whatever the rest takes, for those who
+                       count for themselves; None: what `memory` leaves, or a quarter of the machine's memory
     speculation        what requests get that do not name their own
     on_unfit           when a request's method cannot work: an error, or plain decoding, which is said
     objective          what depth is chosen for: mean time per token over requests, or tokens per second of the batch
@@ -35,6 +37,7 @@ class EngineConfig:
     max_model_len: int | None = None
     max_num_rows: int = 512
     prefill_chunk: int = 256
+    memory: int | None = None
     cache_bytes: int | None = None
     speculation: SpeculationIntent = field(default_factory=NoSpeculation)
     on_unfit: OnUnfit = "refuse"
@@ -49,8 +52,17 @@ class EngineConfig:
             self._in_range(name, getattr(self, name), 1, most)
         if self.max_model_len is not None:
             self._in_range("max_model_len", self.max_model_len, 2, 2**31)
-        if self.cache_bytes is not None:
-            self._in_range("cache_bytes", self.cache_bytes, 1, 2**50)
+        for name in ("memory", "cache_bytes"):
+            if getattr(self, name) is not None:
+                self._in_range(name, getattr(self, name), 1, 2**50)
+        if self.memory is not None and self.cache_bytes is not None:
+            raise DraftproofError(
+                "DP001",
+                "cache_bytes",
+                f"{self.cache_bytes} beside memory {self.memory}",
+                "one of memory and cache_bytes",
+                "Leave cache_bytes out: the cache gets what memory leaves.",
+            )
         # Every running request takes a row of each pass, and a prompt must be able to get on beside them.
         self._in_range("max_num_rows", self.max_num_rows, 2 * self.max_num_seqs, 65536)
 

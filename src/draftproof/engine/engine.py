@@ -7,7 +7,6 @@ decoding is the same loop with empty drafts.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import time
 from collections import deque
@@ -29,6 +28,7 @@ from draftproof.engine.config import EngineConfig
 from draftproof.engine.controller import Decoding, DepthController, Outcome
 from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
+from draftproof.engine.memory import available_memory_bytes, plan_memory
 from draftproof.engine.request import EngineStats, Request, RequestOutput, RoundDraft, StreamEvent
 from draftproof.engine.runner import PassResult, build_pass
 from draftproof.engine.scheduler import Scheduled, Scheduler
@@ -37,7 +37,6 @@ from draftproof.engine.sequence import Sequence as RunningSequence
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.kv.pool import BlockPool
-from draftproof.models.base import Model
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.registry import create_proposer
 from draftproof.proposers.resources import Resources
@@ -65,12 +64,10 @@ class Engine:
         self.tokenizer = loaded.tokenizer
         model = loaded.model
         self.max_len = _max_len(config, model.config.context_length)
-        block_bytes = _block_bytes(model)
-        self.budget = ByteBudget(self._cache_bytes(block_bytes))
-        most = config.max_num_seqs * BlockPool.blocks_for(self.max_len)
-        num_blocks = max(1, min(most, self.budget.num_bytes // block_bytes))
-        self._cache: KVCache = model.new_cache(num_blocks)
-        self._pool = BlockPool(num_blocks, block_bytes, self.budget, self._cache.discard)
+        self.memory = plan_memory(config, model, self.max_len)
+        self.budget = ByteBudget(self.memory.caches)
+        self._cache: KVCache = model.new_cache(self.memory.num_blocks)
+        self._pool = BlockPool(self.memory.num_blocks, self.memory.block, self.budget, self._cache.discard)
         self.resources = self._make_resources()
         create = create_proposer or self._create_proposer
         self._drafting = Drafting(create, model.config.vocab_size, config.max_pools)
@@ -379,7 +376,13 @@ class Engine:
             "threads": torch.get_num_threads(),
             "context_length": self.max_len,
             "max_num_seqs": self.config.max_num_seqs,
-            "kv_token_capacity": self._pool.num_blocks * BLOCK_SIZE,
+            "kv_token_capacity": self._pool.capacity * BLOCK_SIZE,
+            "memory": {
+                "limit": self.memory.limit,
+                "process": self.memory.process,
+                "workspace": self.memory.workspace,
+                "caches": self.memory.caches,
+            },
             "drafters": self.resources.describe(),
             "exactness": {"promise": self.selftest.promise, "reason": self.selftest.reason},
         }
@@ -524,10 +527,18 @@ class Engine:
             budget=self.budget,
             max_len=self.max_len,
             num_blocks=self._pool.num_blocks,
-            available_bytes=lambda: available_memory_bytes() - self._cache.data.nbytes,
+            available_bytes=self._available_bytes,
+            reserves_weights=self.memory.limit is not None,
             load=load_model,
             reload=reload_weights,
         )
+
+    def _available_bytes(self) -> int:
+        """For a drafter: with a limit, what a full request of the target leaves of it; else what the machine has."""
+        if self.memory.limit is None:
+            return available_memory_bytes() - self._cache.data.nbytes
+        one_request = BlockPool.blocks_for(self.max_len) * self.memory.block
+        return self.budget.num_bytes - self.budget.num_reserved - one_request
 
     def _create_proposer(self, intent: SpeculationIntent) -> Proposer:
         return create_proposer(intent, self.resources)
@@ -538,25 +549,6 @@ class Engine:
             return self.max_len
         capacity = self._pool.capacity * BLOCK_SIZE
         return min(self.max_len, max(capacity, len(request.prompt_token_ids) + 1))
-
-    def _cache_bytes(self, block_bytes: int) -> int:
-        """Memory for keys and values, of the target and of drafters."""
-        if self.config.cache_bytes is None:
-            return total_memory_bytes() // 4
-        if self.config.cache_bytes < block_bytes:
-            raise DraftproofError(
-                "DP701",
-                "memory",
-                f"{self.config.cache_bytes} bytes",
-                f"at least {block_bytes} bytes, which hold {BLOCK_SIZE} tokens of this model",
-                "Give the engine more memory (--memory).",
-            )
-        return self.config.cache_bytes
-
-
-def _block_bytes(model: Model) -> int:
-    config = model.config
-    return KVCache.block_bytes(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype)
 
 
 def _max_len(config: EngineConfig, context_length: int) -> int:
@@ -573,18 +565,3 @@ def _max_len(config: EngineConfig, context_length: int) -> int:
 
 def _said(unfit: DraftproofError) -> str:
     return f"drafts without what was asked for: {unfit}"
-
-
-def available_memory_bytes() -> int:
-    """Memory that can be taken without swapping, as the system estimates it; half of all where it says nothing."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":") for line in file)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return total_memory_bytes() // 2
-
-
-def total_memory_bytes() -> int:
-    """Physical memory of the machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

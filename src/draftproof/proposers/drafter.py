@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.vocabulary import VocabularyFit, compare, read_vocabulary
 from draftproof.core.errors import DraftproofError
+from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
 from draftproof.kv.pool import BlockPool
 from draftproof.models.catalogue import resolve
@@ -105,8 +107,23 @@ def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter
     drafter = resources.drafters.get(key)
     if drafter is None:
         resources.drafters[key] = drafter = make()
+        if resources.reserves_weights and drafter.weights_bytes:
+            _reserve(drafter, resources.budget)
         logger.info("drafter loaded: %s", drafter.describe())
     return drafter
+
+
+def _reserve(drafter: Drafter, budget: ByteBudget) -> None:
+    """Counts a drafter's weights among what memory is used for, as long as it lives."""
+    if not budget.reserve(drafter.weights_bytes):
+        raise DraftproofError(
+            "DP701",
+            "speculation.model",
+            f"a drafter of {drafter.weights_bytes} bytes",
+            f"at most {budget.num_bytes - budget.num_reserved} bytes less what running requests hold",
+            "Load it before requests run, give the engine more memory (--memory), or go on without a drafter.",
+        )
+    weakref.finalize(drafter, budget.unreserve, drafter.weights_bytes)
 
 
 def _load(model: str, weights: str, resources: Resources) -> Drafter:

@@ -30,6 +30,7 @@ class Resources:
     max_len          most tokens of a request, prompt and output
     num_blocks       blocks of the target's cache: a drafter's own cache never holds more
     available_bytes  asks how much memory a drafter may take, weights and cache together
+    reserves_weights whether a drafter's weights come out of `budget` as well, because all memory is limited
     load             loads a model
     reload           loads the target in another precision
     drafters         those that are loaded, by model and precision
@@ -41,6 +42,7 @@ class Resources:
     max_len: int
     num_blocks: int
     available_bytes: Callable[[], int]
+    reserves_weights: bool
     load: LoadModel
     reload: Callable[[LoadedModel, str], LoadedModel]
     drafters: WeakValueDictionary[tuple[str, str], Drafter] = field(default_factory=WeakValueDictionary)

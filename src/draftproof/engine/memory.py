@@ -1,0 +1,130 @@
+"""How the engine's memory is divided: what the process holds, room to compute in, and caches with the rest.
+
+Asked once, when an engine is made and its model is loaded. The limit that a user sets (`EngineConfig.memory`) is for
+the whole process, for that is what a container or an operator counts. Users: `docs/memory.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from draftproof.core.errors import DraftproofError
+from draftproof.engine.config import EngineConfig
+from draftproof.kv.cache import BLOCK_SIZE, KVCache
+from draftproof.kv.pool import BlockPool
+from draftproof.models.base import Model
+
+TYPICAL_DEPTH = 16
+"""Drafted tokens per request of which the logits are planned for; deeper drafts of all requests at once are rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Bytes, except `num_blocks`.
+
+    limit         for the whole process; None: none was set
+    process       what it held when the model was loaded: weights, tokenizer, libraries
+    workspace     activations and logits of a pass, from above
+    caches        keys and values of target and drafters, and with a limit drafters' weights as well
+    block         of one block of the target's cache
+    num_blocks    most blocks that the target's cache may have
+    """
+
+    limit: int | None
+    process: int
+    workspace: int
+    caches: int
+    block: int
+    num_blocks: int
+
+
+def plan_memory(config: EngineConfig, model: Model, max_len: int) -> MemoryPlan:
+    """Raises DP701, with what would fit, where the memory does not hold one request."""
+    shape = model.config
+    block = KVCache.block_bytes(shape.num_layers, shape.num_kv_heads, shape.head_dim, model.dtype)
+    process, workspace = resident_bytes(), workspace_bytes(config, model)
+    if config.memory is not None:
+        caches = config.memory - process - workspace
+    elif config.cache_bytes is not None:
+        caches = config.cache_bytes
+    else:
+        caches = total_memory_bytes() // 4
+    num_wanted = config.max_num_seqs * BlockPool.blocks_for(max_len)
+    plan = MemoryPlan(
+        config.memory, process, workspace, caches, block, max(0, min(num_wanted, caches // block))
+    )
+    _check(config, plan, max_len)
+    return plan
+
+
+def workspace_bytes(config: EngineConfig, model: Model) -> int:
+    """A pass of `max_num_rows` rows: activations, and logits of the rows that are sampled from, in float32."""
+    shape = model.config
+    heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+    per_row = 2 * shape.hidden_size + heads + 3 * shape.intermediate_size
+    num_logit_rows = min(config.max_num_rows, config.max_num_seqs * (1 + TYPICAL_DEPTH))
+    return 4 * (config.max_num_rows * per_row + num_logit_rows * shape.vocab_size)
+
+
+def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:
+    """A context that was asked for must fit whole; otherwise one block is enough to start with."""
+    least = BlockPool.blocks_for(config.max_model_len) if config.max_model_len is not None else 1
+    if plan.num_blocks >= least:
+        return
+    fits = plan.num_blocks * BLOCK_SIZE
+    if plan.limit is None:
+        found = f"{plan.caches} bytes for the cache"
+        needed = f"at least {least * plan.block} bytes, which hold {least * BLOCK_SIZE} tokens of this model"
+    else:
+        found = _mib(plan.limit)
+        needed = (
+            f"at least {_mib(plan.process + plan.workspace + least * plan.block)}: {_mib(plan.process)} that the "
+            f"process holds with the model, {_mib(plan.workspace)} to compute in, and {_mib(least * plan.block)} "
+            f"for {least * BLOCK_SIZE} tokens"
+        )
+    shrink = (
+        f"a context of at most {fits} tokens (max_model_len)"
+        if fits
+        else "a smaller model, or --weights int4"
+    )
+    raise DraftproofError(
+        "DP701",
+        "memory",
+        found,
+        needed,
+        f"Give the engine more memory (--memory), or take {shrink}"
+        + (", or fewer rows and requests at a time (max_num_rows, max_num_seqs)." if plan.limit else "."),
+    )
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{-(-num_bytes // 2**20)} MiB"
+
+
+def resident_bytes() -> int:
+    """Memory that the process holds now; its peak where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_memory_bytes() -> int:
+    """Memory that can be taken without swapping, as the system estimates it; half of all where it says nothing."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":") for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return total_memory_bytes() // 2
+
+
+def total_memory_bytes() -> int:
+    """Physical memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
