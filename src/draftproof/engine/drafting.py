@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
@@ -33,6 +34,21 @@ class Drafted:
     guard: Guard
 
 
+class Spent(NamedTuple):
+    """Seconds inside proposers since they were asked for last.
+
+    drafting_s  by configuration
+    reading_s   for text that proposers had not read yet: prompts, and what other drafts brought
+    """
+
+    drafting_s: dict[SpeculationIntent, float]
+    reading_s: float
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.drafting_s.values()) + self.reading_s
+
+
 class Drafting:
     """Proposers by configuration (so that requests of one configuration share its pool) and requests by id."""
 
@@ -46,6 +62,7 @@ class Drafting:
         self._refused: dict[SpeculationIntent, DraftproofError] = {}
         self._requests: dict[str, Drafted] = {}
         self._spent_s: dict[SpeculationIntent, float] = {}
+        self._reading_s = 0.0
 
     def prepare(
         self, intent: SpeculationIntent, refuses: bool
@@ -104,10 +121,10 @@ class Drafting:
         request = self._requests.get(req_id)
         return request.view.note if request is not None else None
 
-    def take_spent(self) -> dict[SpeculationIntent, float]:
-        """Seconds inside proposers since the last call, by configuration."""
-        spent_s, self._spent_s = self._spent_s, {}
-        return spent_s
+    def take_spent(self) -> Spent:
+        spent = Spent(self._spent_s, self._reading_s)
+        self._spent_s, self._reading_s = {}, 0.0
+        return spent
 
     def propose(
         self,
@@ -140,6 +157,7 @@ class Drafting:
                 batch = requests[0].guard.propose(
                     [request.view for request in requests], [budgets[index] for index in indices]
                 )
+            self._take_reading(requests)
             if len(indices) == len(req_ids):
                 return batch
             for position, index in enumerate(indices):
@@ -181,6 +199,13 @@ class Drafting:
         if request is not None:
             with self._timed(request.intent):
                 request.guard.end(request.view)
+
+    def _take_reading(self, requests: Sequence[Drafted]) -> None:
+        """What was spent on reading is not what drafting costs."""
+        for request in requests:
+            seconds, request.view.reading_s = request.view.reading_s, 0.0
+            self._spent_s[request.intent] -= seconds
+            self._reading_s += seconds
 
     def _guard_for(self, intent: SpeculationIntent) -> Guard:
         if intent in self._refused:  # a drafter that did not fit is not loaded again for every request

@@ -257,8 +257,8 @@ class Engine:
         events = [self._commit_or_fail(s, judged) for s, judged in zip(sequences, judgements, strict=True)]
         self._let_proposers_follow(sequences, judgements)
         self._scheduler.settle(scheduled)
-        spent_s = self._drafting.take_spent()
-        times = RoundTimes(time.perf_counter() - started_s, sum(spent_s.values()), pass_s)
+        spent = self._drafting.take_spent()
+        times = RoundTimes(time.perf_counter() - started_s, spent.total_s, pass_s)
         cost = round_cost(scheduled, judgements, events, times)
         share_cost(cost, scheduled, judgements)
         self._round_costs.append(cost)
@@ -267,7 +267,7 @@ class Engine:
             for item, judged in zip(sampling, judgements, strict=True)
             if item.decodes
         ]
-        self._controller.observe(cost, spent_s, outcomes)
+        self._controller.observe(cost, spent.drafting_s, outcomes)
         for event in events:
             if event.finished is not None:
                 self._controller.end(event.req_id)

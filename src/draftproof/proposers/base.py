@@ -21,7 +21,7 @@ from draftproof.verify.types import NoiseKey, Rule, Verdict
 
 @dataclass(slots=True)
 class SequenceView:
-    """What a proposer may read of one request. It writes nothing here but `note`.
+    """What a proposer may read of one request. It writes nothing here but `note` and `reading_s`.
 
     token_ids       prompt and committed output, the engine's own growing list (do not copy it per round)
     num_prompt      how many of them are prompt
@@ -38,6 +38,8 @@ class SequenceView:
     block_ids       the target's cache blocks of this request. All tokens but the last are computed; a proposer that
                     shares the target's cache may write from there on, for the coming pass overwrites it
     note            what the user should know of this request's drafts; set by the proposer, shown by the engine
+    reading_s       seconds that the proposer spent on text that it had not read yet, which a draft costs once and not
+                    per token; added to by the proposer, taken by the engine
     """
 
     req_id: str
@@ -53,6 +55,7 @@ class SequenceView:
     sampling: SamplingState | None = None
     block_ids: list[int] = field(default_factory=list)
     note: str | None = None
+    reading_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ drafter and no request waits long for another's prompt. Users: `docs/proposers/d
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from draftproof.verify.types import Verdict
 
 CATCH_UP_ROWS = 256
 """Rows of text that one `propose` computes at most; a request that lags further drafts in a later round."""
+FEW_ROWS = 4
+"""Rows of a request that cost about what one does: weights are streamed, not computed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class DraftModelProposer:
         """Computes the text that the cache lacks, least first; the chains that are ready, and their logits."""
         rows_left = CATCH_UP_ROWS
         parts: list[_Part] = []
+        asked: list[Chain] = []
         ready: list[Chain] = []
         for chain in sorted(chains, key=lambda chain: self._requests[chain.view.req_id].num_missing):
             request = self._requests[chain.view.req_id]
@@ -145,11 +149,17 @@ class DraftModelProposer:
             is_ready = num_rows == request.num_missing
             start = request.num_cached
             parts.append(_Part(request, request.token_ids[start : start + num_rows], start, is_ready))
+            asked.append(chain)
             if is_ready:
                 ready.append(chain)
+        started_s = time.perf_counter()
         logits = self._forward(parts)
-        for part in parts:
+        pass_s = time.perf_counter() - started_s
+        num_rows = sum(len(part.token_ids) for part in parts)
+        for chain, part in zip(asked, parts, strict=True):
             part.request.num_cached += len(part.token_ids)
+            if num_rows > FEW_ROWS * len(parts):  # fewer cost about what a step costs, and count as one
+                chain.view.reading_s += pass_s * (len(part.token_ids) - part.wants_logits) / num_rows
         return ready, logits
 
     def _step(self, chains: Sequence[Chain]) -> Tensor:

@@ -45,8 +45,10 @@ class NGramProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, depth: int, min_size: int, max_size: int) -> None:
+    def __init__(self, depth: int, min_size: int, max_size: int, least_chance: float = 0.0) -> None:
+        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
         self._depth = depth
+        self._least_chance = least_chance
         self._sizes = range(min_size, max_size + 1)
         self._requests: dict[str, _Request] = {}
 
@@ -84,6 +86,8 @@ class NGramProposer:
         position, length = found
         request.guess = continuation(text, position, limit)
         request.guess_length, request.guess_at = length, len(text)
+        if request.evidence.chance(length) < self._least_chance:
+            return []
         return request.guess[: request.evidence.num_worth(length, limit, sequence.prices)]
 
     def _longest(self, index: Occurrences, text: list[int]) -> tuple[int, int] | None:

@@ -58,8 +58,10 @@ class PredictedProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, least_chance: float = 0.0) -> None:
+        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
         self._depth = depth
+        self._least_chance = least_chance
         self._requests: dict[str, _Request] = {}
 
     def begin(self, sequence: SequenceView) -> None:
@@ -98,6 +100,8 @@ class PredictedProposer:
             return []
         request.guess = request.prediction[request.cursor : request.cursor + limit]
         request.guess_length = request.length
+        if request.evidence.chance(request.length) < self._least_chance:
+            return []
         num_worth = request.evidence.num_worth(request.length, len(request.guess), sequence.prices)
         return list(request.guess[:num_worth])
 

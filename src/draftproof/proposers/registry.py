@@ -19,7 +19,6 @@ from draftproof.core.intent import (
     NoSpeculation,
     Predicted,
     SelfDraft,
-    SinglePart,
     SpeculationIntent,
     Suffix,
 )
@@ -35,6 +34,8 @@ from draftproof.proposers.suffix import SuffixProposer
 
 AUTO_MODEL_DEPTH = 4
 """Most tokens that a drafter with weights drafts under `auto`, whose own bound is meant for look-up."""
+AUTO_LEAST_CHANCE = 0.6
+"""Chance of acceptance from which look-up drafts under `auto` although a drafter with weights stands behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +116,24 @@ def _vocab_size(resources: Resources | None) -> int | None:
 def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     """The suffix part may draft two tokens per agreeing one: `Evidence` bounds it, and measured better than one."""
     depth = intent.num_speculative_tokens
-    parts: list[SinglePart] = [
-        Predicted(num_speculative_tokens=depth),
-        Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0),
-        NGram(num_speculative_tokens=depth),
+    least_chance = 0.0 if intent.model is None else AUTO_LEAST_CHANCE
+    suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
+    ngram = NGram(num_speculative_tokens=depth)
+    parts: list[Proposer] = [
+        PredictedProposer(depth, least_chance),
+        SuffixProposer(suffix, least_chance),
+        NGramProposer(depth, ngram.prompt_lookup_min, ngram.prompt_lookup_max, least_chance),
     ]
-    model_depth = min(depth, AUTO_MODEL_DEPTH)
-    if intent.model == OWN_WEIGHTS:
-        parts.append(SelfDraft(num_speculative_tokens=model_depth, draft_weights=intent.draft_weights))
-    elif intent.model is not None:
-        parts.append(
-            DraftModel(
-                model=intent.model, num_speculative_tokens=model_depth, draft_weights=intent.draft_weights
-            )
-        )
-    proposers = [create_proposer(part, resources) for part in parts]
-    return CascadeProposer(proposers, name="auto", vocab_size=_vocab_size(resources))
+    if intent.model is not None:
+        parts.append(create_proposer(_auto_drafter(intent, intent.model), resources))
+    return CascadeProposer(parts, name="auto", vocab_size=_vocab_size(resources))
+
+
+def _auto_drafter(intent: Auto, model: str) -> DraftModel | SelfDraft:
+    depth = min(intent.num_speculative_tokens, AUTO_MODEL_DEPTH)
+    if model == OWN_WEIGHTS:
+        return SelfDraft(num_speculative_tokens=depth, draft_weights=intent.draft_weights)
+    return DraftModel(model=model, num_speculative_tokens=depth, draft_weights=intent.draft_weights)
 
 
 METHODS: dict[str, Method] = {

@@ -58,8 +58,10 @@ class SuffixProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, intent: Suffix) -> None:
+    def __init__(self, intent: Suffix, least_chance: float = 0.0) -> None:
+        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
         self._intent = intent
+        self._least_chance = least_chance
         self._sizes = tuple(size for size in SIZES if size <= intent.suffix_decoding_max_tree_depth)
         self._pools = Pools(self._sizes, intent.suffix_decoding_max_cached_requests)
         self._requests: dict[str, _Request] = {}
@@ -101,6 +103,8 @@ class SuffixProposer:
         limit = min(limit, int(length * self._intent.suffix_decoding_max_spec_factor))
         guess, shares = _majority(voters, text, limit, self._intent.suffix_decoding_min_token_prob)
         request.guess, request.guess_length, request.guess_at = guess, length, len(text)
+        if request.evidence.chance(length) < self._least_chance:
+            return []
         return guess[: request.evidence.num_worth(length, len(guess), sequence.prices, shares)]
 
     def _longest(self, index: Occurrences, sequence: SequenceView) -> list[_Occurrence]:

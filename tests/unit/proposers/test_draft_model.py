@@ -407,3 +407,19 @@ def test_self_refuses_weights_that_rounding_leaves_as_they_are(folder: Path) -> 
     unable.resources.available_bytes = lambda: 1000
     with pytest.raises(DraftproofError, match="DP701"):
         unable.generate([PROMPT], params, intent=SelfDraft(adaptive=False))
+
+
+def test_reading_a_prompt_does_not_count_as_drafting(engine: Engine, folder: Path) -> None:
+    proposer = create_proposer(DraftModel(model=str(folder / "bad")), engine.resources)
+    view = view_of(PROMPT)
+    proposer.begin(view)
+    draft(proposer, view)
+    assert view.reading_s > 0
+    view.reading_s = 0.0
+    append(view, [5, 6])  # a pass of few rows is a step like another
+    draft(proposer, view)
+    assert view.reading_s == 0
+    engine.generate(
+        [PROMPT], SamplingParams(temperature=0.0, max_tokens=4), intent=DraftModel(model=str(folder / "bad"))
+    )
+    assert sum(cost.draft_s for cost in engine.take_round_costs()) > 0

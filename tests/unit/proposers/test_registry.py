@@ -8,7 +8,11 @@ from draftproof.core.intent import METHODS as INTENTS
 from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted, Suffix
 from draftproof.core.params import SamplingParams
 from draftproof.proposers.base import SequenceView
+from draftproof.proposers.ngram import NGramProposer
+from draftproof.proposers.predicted import PredictedProposer
 from draftproof.proposers.registry import METHODS, create_proposer
+from draftproof.proposers.suffix import SuffixProposer
+from draftproof.verify.types import Verdict
 
 
 def test_one_row_per_method_that_proposes() -> None:
@@ -44,3 +48,21 @@ def test_auto_prefers_the_prediction_then_own_text() -> None:
     proposer.begin(plain)
     proposer.begin(hinted)
     assert proposer.propose([plain, hinted], [2, 2]).tokens.tolist() == [20, 21, 77, 78]
+
+
+def test_look_up_that_is_not_sure_leaves_the_draft_to_a_model_behind_it() -> None:
+    """Its guess is learned from all the same: once its guesses come true it drafts."""
+    text = [5, 6, 7, 8, 9, 10, 11, 6]
+    for proposer in (
+        NGramProposer(4, 1, 5, least_chance=0.6),
+        SuffixProposer(Suffix(), least_chance=0.6),
+        PredictedProposer(4, least_chance=0.6),
+    ):
+        sequence = SequenceView("r", list(text), 7, SamplingParams(), prediction=[1, 6, 7, 8, 9, 10], depth=4)
+        proposer.begin(sequence)
+        assert proposer.propose([sequence], [4]).num_nodes == 0
+        for token in (7, 8, 9, 10):
+            sequence.token_ids.append(token)
+            proposer.commit([sequence], [Verdict((), (), token)])
+            proposer.propose([sequence], [4])
+        assert proposer.propose([sequence], [1]).num_nodes == (0 if proposer.name == "predicted" else 1)
