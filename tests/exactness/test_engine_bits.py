@@ -20,7 +20,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.models.loading import load_model
-from support.checkpoints import LLAMA3_SCALING, YARN, Spec, write_checkpoint
+from support.checkpoints import LLAMA3_SCALING, YARN, Spec, write_checkpoint, write_gguf
 from support.mixes import DOUBLES, assert_same_bits, generate_mix
 
 SEED = int(os.environ.get("DRAFTPROOF_TEST_SEED", time.time() // 86400))
@@ -90,6 +90,18 @@ def test_speculation_changes_no_bit(name: str, flavour: tuple[str, str], checkpo
     if len(stats) >= 100:  # of fewer mixes it may happen that none preempts
         assert sum(each.num_preemptions for each in stats) > 0
         assert sum(each.num_cached_tokens for each in stats) > 0
+
+
+@pytest.mark.parametrize(("name", "types"), [("gemma3", "Q4_0"), ("qwen3moe", "Q8_0"), ("phi3", "Q5_1")])
+def test_speculation_changes_no_bit_of_quantised_files(name: str, types: str, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", FAMILY_SPECS[name], types)
+    loaded = load_model(path, dtype="float32", kernels="native")
+    assert loaded.weight_types[types] > 0
+    engine = Engine(loaded, EngineConfig(max_num_seqs=1))
+    assert engine.selftest.promise, engine.selftest.reason
+    for index in range(6):
+        seed = SEED * 1_000_000_007 + zlib.crc32(name.encode()) + index
+        assert_same_bits(loaded, generate_mix(seed, loaded.model.config.vocab_size, engine.max_len))
 
 
 def test_generated_mixes_cover_the_space() -> None:

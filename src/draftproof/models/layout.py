@@ -42,11 +42,27 @@ def _num_rows(shape: Shape) -> int:
     return math.prod(shape[:-1])
 
 
+_TEXT_PREFIXES = {
+    "language_model.model.": "model.",
+    "language_model.lm_head.": "lm_head.",
+    "model.language_model.": "model.",
+}
+"""Of the text part of a model that reads images too."""
+_IMAGE_PREFIXES = tuple(
+    f"{base}{part}." for base in ("", "model.") for part in ("vision_tower", "multi_modal_projector")
+)
+
+
 def sources_of_hf(shapes: Mapping[str, Shape], config: ModelConfig) -> dict[str, Source]:
     """Of a safetensors directory, by name."""
     sources: dict[str, Source] = {}
+    can_wrap = _family(config).wrapper_name is not None
     for stored, shape in shapes.items():
-        name = stored.replace(".block_sparse_moe.", ".mlp.")  # Mixtral's own names
+        if can_wrap and stored.startswith(_IMAGE_PREFIXES):
+            continue
+        prefix = next((p for p in _TEXT_PREFIXES if can_wrap and stored.startswith(p)), "")
+        name = _TEXT_PREFIXES.get(prefix, "") + stored.removeprefix(prefix)
+        name = name.replace(".block_sparse_moe.", ".mlp.")  # Mixtral's own names
         for old, new in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
             name = re.sub(rf"(\.mlp\.experts\.\d+)\.{old}\.", rf"\1.{new}.", name)
         _take(sources, name, stored, shape, config)

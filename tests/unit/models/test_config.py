@@ -85,6 +85,18 @@ def test_biases_by_family() -> None:
     assert (qwen2.qkv_bias, qwen2.o_bias, qwen2.mlp_bias) == (True, False, False)
 
 
+@pytest.mark.parametrize("text_config", [None, 5, [], {}])
+def test_a_model_that_reads_images_without_a_sound_text_part(text_config: Any) -> None:
+    document = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text_config}
+    assert config_error(document).code == "DP406"
+
+
+def config_error(document: dict[str, Any]) -> DraftproofError:
+    with pytest.raises(DraftproofError) as caught:
+        config_from_hf(document, {})
+    return caught.value
+
+
 def test_ends_of_text_come_from_both_files() -> None:
     document = hf_config(TINY) | {"eos_token_id": [5, 2]}
     assert config_from_hf(document, {"eos_token_id": 7}).eos_token_ids == (7, 5, 2)

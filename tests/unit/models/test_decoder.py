@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from draftproof.checkpoints.gguf import GgufFile, open_checkpoint
@@ -28,6 +29,7 @@ from support.checkpoints import (
     YARN,
     Spec,
     build_weights,
+    hf_config,
     write_checkpoint,
     write_gguf,
 )
@@ -232,6 +234,32 @@ def test_longrope_beyond_the_original_context(tmp_path: Path) -> None:
     assert load_model(path, kernels="python").config.context_length == 128
     engine = Engine.load(path, kernels="python", config=EngineConfig(max_model_len=200))
     assert engine.describe()["context_length"] == 200
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_the_text_part_of_a_model_that_reads_images(tmp_path: Path, prefix: str) -> None:
+    spec = replace(TINY, family="gemma3", layers=3, window=10, tie=True, extra={"sliding_window_pattern": 2})
+    text = {key: value for key, value in hf_config(spec).items() if key != "architectures"}
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 14}  # fmt: skip
+    config = transformers.Gemma3Config(
+        text_config=text, vision_config=vision, mm_tokens_per_image=4, eos_token_id=[2, 9],
+        image_token_index=5, boi_token_index=6, eoi_token_index=7,
+    )  # fmt: skip
+    model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    weights = {name.removeprefix("model."): weight for name, weight in build_weights(spec).items()}
+    model.model.language_model.load_state_dict(weights)
+    directory = write_checkpoint(tmp_path, spec)
+    model.save_pretrained(directory)
+    stored = load_file(directory / "model.safetensors")
+    renamed = {name.replace("language_model.model.", prefix): weight for name, weight in stored.items()}
+    save_file(renamed, directory / "model.safetensors")
+    token_ids = [token for token in tokens(60, spec.vocab) if token not in (5, 6, 7)]
+    with torch.no_grad():
+        expected = model(torch.tensor([token_ids])).logits[0]
+    decoder = load(directory)
+    assert set(decoder.config.eos_token_ids) == {2, 9}
+    torch.testing.assert_close(logits_in_chunks(decoder, token_ids, [40]), expected, rtol=0, atol=1e-4)
 
 
 def test_a_file_with_one_of_two_longrope_tensors_is_refused(tmp_path: Path) -> None:

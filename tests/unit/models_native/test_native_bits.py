@@ -21,6 +21,7 @@ from draftproof.models.base import (
     ModelConfig,
     RopeConfig,
 )
+from draftproof.models.blocks import BlockTensor, quantize
 from draftproof.models.decoder import Decoder
 from draftproof.models.native import NativeModel, status
 from support.native_models import (
@@ -239,6 +240,45 @@ def test_trees_equal_scalar_code(name: str, dtype: torch.dtype) -> None:
         forward(chain(context, 0, blocks), cache)
         results.append(forward(join([(tokens, 61, blocks, parents)]), cache))
     assert torch.equal(*results)
+
+
+def test_experts_in_blocks_and_in_floats(dtype: torch.dtype) -> None:
+    """Each expert's matrices in another storage: rows go to it as floats, as integers or as both."""
+    config = variant(
+        hidden_size=96,
+        intermediate_size=64,
+        layers=(
+            LayerConfig(PLAIN, experts=ExpertConfig(6, 3, 64, is_normalised=True)),
+            LayerConfig(PLAIN),
+            LayerConfig(PLAIN, experts=ExpertConfig(7, 2, 32, is_normalised=False)),
+        ),
+    )
+    weights: dict[str, Tensor | BlockTensor] = dict(random_weights(config, dtype))
+    types = itertools.cycle(["Q8_0", "Q4_0", None, "Q5_1", "Q4_1"])
+    for name, weight in weights.items():
+        type_name = next(types)
+        if ".mlp." in name and not name.endswith(".mlp.gate.weight") and type_name is not None:
+            assert isinstance(weight, Tensor)
+            weights[name] = quantize(weight.float(), type_name)
+    tokens = random_tokens(NUM_TOKENS, config.vocab_size, 1)
+    model = NativeModel(config, weights, dtype, 1)
+    expected = whole(model, tokens)
+    batch = chain(tokens, 0, blocks_for(NUM_TOKENS, 0))
+    assert torch.equal(model.forward_reference(batch, poisoned_cache(model)), expected)
+    other = random_tokens(30, config.vocab_size, 2)
+    for num_threads in (2, 3):
+        model = NativeModel(config, weights, dtype, num_threads)
+        for step in (1, 2, 3, 11, 32):
+            assert torch.equal(in_chunks(model, tokens, list(range(step, NUM_TOKENS, step))), expected)
+        both = model.forward(
+            join([(other, 0, [20], None), (tokens, 0, [3, 1, 2], None)]), poisoned_cache(model)
+        )
+        assert torch.equal(both[len(other) :], expected)
+    plain = {name: w.dequantize() if isinstance(w, BlockTensor) else w for name, w in weights.items()}
+    exact = decode64(config, plain, tokens)
+    # Rows are rounded to 8 bits before they are multiplied with blocks, so that a row may now and then choose another
+    # expert; most are near.
+    assert ((expected - exact).abs().amax(dim=1) < 0.05 * exact.abs().max()).float().mean() > 0.8
 
 
 def test_logits_of_chosen_rows_in_any_order() -> None:

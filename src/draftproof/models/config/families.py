@@ -83,6 +83,7 @@ class Family:
     gguf_pairs                GGUF files keep rows of queries and keys as pairs (2j, 2j + 1)
     gguf_fused_up             GGUF files keep the gate in the upper half of `ffn_up`
     gguf_window_period        every so many layers one sees everything; 1: none does; None: no window is known
+    wrapper_name              in config.json, of models that read images too: their text part is one of this family
     gguf_no_rope_period       every so many layers one does not rotate; 0: all do
     """
 
@@ -106,6 +107,7 @@ class Family:
     gguf_fused_up: bool = False
     gguf_window_period: int | None = None
     gguf_no_rope_period: int = 0
+    wrapper_name: str | None = None
 
 
 _QWEN_DEFAULTS = {"max_window_layers": 28, "sliding_window": 4096}
@@ -158,7 +160,8 @@ FAMILIES = (
             "rope_theta": 1e6, "rope_local_base_freq": 1e4,
         },
         qk_norm=True, post_norms=True, windows=all_but_every_nth, reads_layer_types=True, norm_offset=1.0,
-        has_scaled_embedding=True, has_two_ropes=True, gguf_window_period=6, qkv_bias=_BIAS, o_bias=_BIAS,
+        has_scaled_embedding=True, has_two_ropes=True, gguf_window_period=6,
+        wrapper_name="Gemma3ForConditionalGeneration", qkv_bias=_BIAS, o_bias=_BIAS,
     ),
     Family(
         "phi3", "Phi3ForCausalLM", "phi3",
@@ -179,7 +182,8 @@ _RECURRENT = frozenset({
 def family_of(key: str, names: object, found: object) -> Family:
     """The row whose `key` ("hf_name" or "gguf_name") is `names`. Raises DP403 naming `found` if there is none."""
     for family in FAMILIES:
-        if names == getattr(family, key):
+        is_wrapped = key == "hf_name" and family.wrapper_name is not None and names == family.wrapper_name
+        if names == getattr(family, key) or is_wrapped:
             return family
     field_name = "config.json: architectures" if key == "hf_name" else "general.architecture"
     stem = re.sub(r"(?i)(forcausallm|forconditionalgeneration|lmheadmodel|model)$", "", str(names))

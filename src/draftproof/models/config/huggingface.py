@@ -34,6 +34,11 @@ def config_from_hf(
     Raises DP403 for another architecture, DP406 for values that are missing, contradictory or not supported.
     """
     family = _family(config)
+    whole = config
+    if family.wrapper_name in config["architectures"]:
+        config = config.get("text_config", {})
+        if not isinstance(config, dict):
+            raise unsupported("config.json: text_config", f"{str(config)[:60]}", "an object")
     given = {key: value for key, value in config.items() if value is not None or key == "sliding_window"}
     values = {**family.defaults, **given}
     fields = Fields(values, "config.json: ")
@@ -76,6 +81,7 @@ def config_from_hf(
             eos_token_ids=tuple(
                 dict.fromkeys(
                     token_ids(generation.get("eos_token_id"), vocab_size, "eos_token_id")
+                    + token_ids(whole.get("eos_token_id"), vocab_size, "eos_token_id")
                     + token_ids(config.get("eos_token_id"), vocab_size, "eos_token_id")
                 )
             ),
