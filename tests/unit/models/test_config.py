@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof.checkpoints.gguf import GgufTensor, read_gguf
+from draftproof.checkpoints.gguf import GgufFile, GgufTensor, read_gguf
 from draftproof.core.errors import CODES, DraftproofError
 from draftproof.models.base import (
     ExpertConfig,
@@ -24,7 +24,7 @@ from draftproof.models.base import (
 )
 from draftproof.models.config import config_from_gguf, config_from_hf
 from draftproof.models.rope import inverse_frequencies
-from support.checkpoints import HF_NAMES, LLAMA3_SCALING, TINY, Spec, hf_config, write_gguf
+from support.checkpoints import HF_NAMES, LLAMA3_SCALING, TINY, YARN, Spec, hf_config, write_gguf
 
 LLAMA3 = RopeConfig(10000.0, Llama3Scaling(8.0, 1.0, 4.0, original_context=64))
 
@@ -393,6 +393,45 @@ def test_gguf_windows(tmp_path: Path) -> None:
     assert windows("gemma3", sliding_window_pattern=[False, True, True]) == [None, 16, 16]
     with pytest.raises(DraftproofError, match="sliding_window"):
         windows("qwen3")
+
+
+@pytest.fixture(scope="module")
+def gguf_files(tmp_path_factory: pytest.TempPathFactory) -> list[GgufFile]:
+    """Of each family, with every kind of metadata that the parser reads."""
+    directory = tmp_path_factory.mktemp("gguf")
+    kinds: list[Any] = [None, {"rope_type": "linear", "factor": 2.0}, YARN]
+    return [
+        read_gguf(
+            write_gguf(directory / f"{family}{index}.gguf", replace(TINY, family=family, rope_scaling=kind))
+        )
+        for index, family in enumerate(HF_NAMES)
+        for kind in kinds
+    ]
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_any_metadata_gives_a_configuration_or_a_code(
+    gguf_files: list[GgufFile], data: st.DataObject
+) -> None:
+    file = data.draw(st.sampled_from(gguf_files))
+    prefix = f"{file.metadata['general.architecture']}."
+    more = ["attention.sliding_window", "attention.sliding_window_pattern", "attention.scale", "expert_count",
+            "rope.freq_base_swa", "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+            "rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_beta_fast"]  # fmt: skip
+    keys = st.sampled_from(
+        sorted({key for key in file.metadata if key.startswith(prefix)} | {prefix + k for k in more})
+    )
+    changes = data.draw(st.dictionaries(keys, anything | kinds | st.floats(0.5, 64), max_size=4))
+    outcome = gguf_config_or_code(file, changes)
+    assert isinstance(outcome, ModelConfig) or outcome in CODES
+
+
+def gguf_config_or_code(file: GgufFile, changes: dict[str, Any]) -> ModelConfig | str:
+    try:
+        return config_from_gguf(file.metadata | changes, file.tensors)
+    except DraftproofError as error:
+        return error.code
 
 
 def test_gguf_divisors_are_checked(tmp_path: Path) -> None:

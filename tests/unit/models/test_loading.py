@@ -13,6 +13,7 @@ from torch import Tensor
 
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.errors import DraftproofError
+from draftproof.models import native
 from draftproof.models.loading import load_model, load_weights
 from support.checkpoints import TINY, build_weights, write_checkpoint, write_gguf
 from support.passes import logits_in_chunks
@@ -66,6 +67,17 @@ def test_auto_dtype_follows_the_processor(directory: Path, monkeypatch: pytest.M
     assert load_model(directory, kernels="python").model.dtype == torch.float32
     monkeypatch.setattr("draftproof.models.loading.has_native_bfloat16", lambda: True)
     assert load_model(directory, kernels="python").model.dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(not native.status().available, reason=native.status().reason)
+def test_families_that_the_kernels_do_not_serve_fall_back_and_say_why(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, family="phi3", rotary_dim=12)
+    loaded = load_model(path, dtype="float32")
+    assert loaded.model.kernels == "python"
+    assert "12 rotated elements" in loaded.kernels_reason
+    with pytest.raises(DraftproofError) as caught:
+        load_model(path, kernels="native")
+    assert caught.value.code == "DP702"
 
 
 def no_native(*args: object) -> None:
