@@ -96,6 +96,7 @@ def show(path: str, as_json: bool) -> int:
         "tensors": ", ".join(f"{count} × {name}" for name, count in document["tensor_types"].items()),
         "layers": f"{config['num_layers']} of {config['hidden_size']}, feed-forward {config['intermediate_size']}",
         "attention": f"{config['num_heads']} heads of {config['head_dim']}, {config['num_kv_heads']} for the cache",
+        **_special_layers(document),
         "vocabulary": config["vocab_size"],
         "context": f"{config['context_length']} tokens",
     }
@@ -103,6 +104,19 @@ def show(path: str, as_json: bool) -> int:
     for name, value in lines.items():
         click.echo(f"{name.ljust(width)}  {value}")
     return output.DONE
+
+
+def _special_layers(document: dict[str, Any]) -> dict[str, str]:
+    """What not all layers, or not all models, have."""
+    lines = {}
+    windows, experts = document["windows"], document["experts"]
+    if windows["num_layers"]:
+        lines["windows"] = f"{windows['num_tokens']:,} tokens in {windows['num_layers']} layers"
+    if experts["num_layers"]:
+        lines["experts"] = (
+            f"{experts['num_used']} of {experts['num_experts']} in {experts['num_layers']} layers"
+        )
+    return lines
 
 
 def _catalogue() -> dict[str, Any]:
@@ -145,10 +159,18 @@ def _contents(path: Path) -> dict[str, Any]:
         "architecture", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim",
         "vocab_size", "context_length", "tie_embeddings",
     )  # fmt: skip
+    windows = [layer.window for layer in config.layers if layer.window is not None]
+    experts = [layer.experts for layer in config.layers if layer.experts is not None]
     return {
         "path": str(path),
         "format": "gguf" if isinstance(checkpoint, GgufFile) else "safetensors",
         **{name: getattr(config, name) for name in names},
+        "windows": {"num_layers": len(windows), "num_tokens": max(windows, default=0)},
+        "experts": {
+            "num_layers": len(experts),
+            "num_experts": max((e.num_experts for e in experts), default=0),
+            "num_used": max((e.num_used for e in experts), default=0),
+        },
         "num_parameters": sum(math.prod(weights.shape(name)) for name in weights),
         "tensor_types": dict(types.most_common()),
     }

@@ -64,6 +64,16 @@ def test_show_reads_both_formats_alike(invoke, tmp_path: Path) -> None:
     assert "2 of 64, feed-forward 128" in text
 
 
+def test_show_tells_windows_and_experts(invoke, tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path, family="qwen3moe", experts=6, used_experts=2, window=40)
+    document = invoke("models", "show", str(directory), "--json").document
+    assert document["windows"] == {"num_layers": 2, "num_tokens": 40}
+    assert document["experts"] == {"num_layers": 2, "num_experts": 6, "num_used": 2}
+    text = invoke("models", "show", str(directory)).stdout
+    assert "40 tokens in 2 layers" in text
+    assert "2 of 6 in 2 layers" in text
+
+
 def test_show_of_a_broken_file_is_a_mistake_not_a_fault(invoke, tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "model.gguf")
     file.write_bytes(file.read_bytes()[:1000])
