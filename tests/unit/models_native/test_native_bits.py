@@ -131,7 +131,7 @@ def test_values(config: ModelConfig, dtype: torch.dtype) -> None:
     exact = decode64(config, weights, tokens)
     error = (whole(NativeModel(config, weights, dtype, 2), tokens) - exact).abs().max() / exact.abs().max()
     # In bfloat16 the weights are the same numbers; what differs is the rounding of keys and values in the cache.
-    assert error < (2e-6 if dtype == torch.float32 else 4e-3)
+    assert error < (2e-6 if dtype == torch.float32 else 1.5e-2)
 
 
 def test_scalar_code_gives_the_same_bits(config: ModelConfig, dtype: torch.dtype) -> None:

@@ -215,7 +215,13 @@ class OneLinear {
         std::vector<Int8Block> blocks(row_blocks * num_rows);
         for (int row = 0; row < num_rows && row_blocks; ++row)
             quantize_row(x + row * inputs, int(inputs), blocks.data() + row * row_blocks);
-        const Input input{{const_cast<float*>(x), inputs}, {blocks.data(), row_blocks}};
+        const size_t stride = round_up(inputs, LANES);
+        Floats rows(stride * num_rows);
+        for (int row = 0; row < num_rows; ++row) {
+            std::copy(x + row * inputs, x + (row + 1) * inputs, rows.begin() + row * stride);
+            linear_.prepare(rows.data() + row * stride);
+        }
+        const Input input{{rows.data(), stride}, {blocks.data(), row_blocks}};
         auto job = [&](Team& team, int) { multiply(team, linear_, input, num_rows, {out, channels}, false); };
         Pool::instance().run(threads_, job);
     }

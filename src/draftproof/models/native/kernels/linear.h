@@ -78,6 +78,7 @@ class Storage {
     virtual ~Storage() = default;
 
     virtual bool reads_blocks() const = 0;   // of the Input; else its floats
+    virtual void prepare(float*) const {}    // makes a row of floats into what `multiply` reads of them, in place
     virtual int num_panels() const = 0;      // of channels: the parts that threads share
     virtual void multiply(int first_panel, int last_panel, const Input& x, int num_rows, const Target& to) const = 0;
     virtual void read_channel(int channel, float* weights) const = 0;  // [num_inputs]
@@ -99,6 +100,11 @@ struct Linear {
     }
 
     int num_inputs() const { return pieces.front().storage->num_inputs; }
+    void prepare(float* row) const {  // once per row: what reads floats is of one type
+        const auto reads_floats = [](const Piece& piece) { return !piece.storage->reads_blocks(); };
+        const auto piece = std::find_if(pieces.begin(), pieces.end(), reads_floats);
+        if (piece != pieces.end()) piece->storage->prepare(row);
+    }
     bool reads_blocks() const { return any(true); }
     bool reads_floats() const { return any(false); }
 

@@ -1,45 +1,94 @@
 // A weight matrix packed for streaming, and its product with rows of activations.
 //
+// A word of 32 bits holds one float weight, or two bfloat16 weights of neighbouring inputs, the first in its low half.
 // The number that is promised for output channel n and row r, whatever the number of rows, threads or lanes:
 //   the inputs k are cut into blocks of `k_block` (a function of K alone); in each block one chain
-//   acc = fma(w[n][k], x[r][k], acc) runs from zero with rising k; the blocks are added up with rising k;
-//   the bias, where there is one, is added last.
+//   acc = fma(w[n][k], x[r][k], acc) runs from zero, word by word, in a word of two the second input first;
+//   the blocks are added up with rising k; the bias, where there is one, is added last.
+// Bfloat16 weights meet rows rounded to bfloat16. The order within a word is that of processors which multiply pairs
+// by themselves (VDPBF16PS in Intel's manual); these take numbers below the normal range for zero, others do not.
 //
-// Packed form: panels of 2 * WIDE channels; in a panel, input by input, the channels' weights. A float panel holds
-// WIDE channels, then WIDE more. A bfloat16 panel holds WIDE 32-bit words: word j has channel j in its low half
-// and channel WIDE + j in its high half, so one load, one shift and one mask give two vectors of floats.
+// Packed form: panels of 2 * WIDE channels; in a panel, word by word of the inputs, the channels' words.
 #pragma once
+
+#include <type_traits>
 
 #include "linear.h"
 
 namespace dp {
 
-constexpr int PANEL = 2 * WIDE;   // channels of a panel
-constexpr int K_BLOCK_MAX = 256;  // inputs of a block at most
-constexpr int ROW_TILE = 6;       // rows that a panel is multiplied with at a time
-constexpr int ROW_BLOCK = 48;     // rows whose sums are kept while the inputs are walked through
-constexpr int PANEL_GROUP = 8;    // panels that share a row tile while it lies in the first-level cache
+constexpr int PANEL = 2 * WIDE;                // channels of a panel
+constexpr int K_BLOCK_MAX = 256;               // inputs of a block at most
+constexpr int ROW_TILE = WIDE == 16 ? 12 : 6;  // rows that a panel is multiplied with at a time: 24 or 12 sums
+constexpr int ROW_BLOCK = 48;                  // rows whose sums are kept while the inputs are walked through
+constexpr int PANEL_GROUP = 8;                 // panels that share a row tile while it lies in the first-level cache
+constexpr int UNROLLED = 4;                    // words between two requests to memory
 
 inline int k_block_of(int num_inputs) {
     const int blocks = (num_inputs + K_BLOCK_MAX - 1) / K_BLOCK_MAX;
     return int(round_up((num_inputs + blocks - 1) / blocks, 4));
 }
 
-// Floats of type T in panels.
+// What a word of weights of type T holds, and the activations it is multiplied with. A row of activations is made of
+// `Factor`s, in place, by `to_factors`.
+template <class T> struct Word;
+
+template <> struct Word<float> {
+    static constexpr int INPUTS = 1;
+    typedef float Factor;
+    static void to_factors(float*, int) {}
+    static vecw add_product(intw w, const Factor& x, vecw sum) { return fma((vecw)w, splat<vecw>(x), sum); }
+};
+
+template <> struct Word<bf16> {
+    static constexpr int INPUTS = 2;
+#if defined(__AVX512BF16__) && DP_WIDE == 16 && !defined(DP_NO_INTRINSICS)
+    typedef int32_t Factor;
+    static void to_factors(float* row, int num_inputs) {
+        int k = 0;
+        for (; k + 32 <= num_inputs; k += 32)  // a word never lies behind the floats that it is made of
+            store(row + k / 2, (intw)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + k + 16), _mm512_loadu_ps(row + k)));
+        for (; k < num_inputs; k += 2) {
+            const bf16 pair[] = {from_float<bf16>(row[k]), from_float<bf16>(k + 1 < num_inputs ? row[k + 1] : 0.0f)};
+            std::memcpy(row + k / 2, pair, sizeof pair);
+        }
+    }
+    static vecw add_product(intw w, const Factor& x, vecw sum) {
+        return (vecw)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(__m512i)w, (__m512bh)_mm512_set1_epi32(x));
+    }
+#else
+    struct Factor { float low, high; };
+    static void to_factors(float* row, int num_inputs) {
+        int k = 0;
+        for (; k + LANES <= num_inputs; k += LANES) store(row + k, (vec8)(bf16_bits(load<vec8>(row + k)) << 16));
+        for (; k < num_inputs; ++k) row[k] = to_float(from_float<bf16>(row[k]));
+        if (num_inputs % 2) row[num_inputs] = 0.0f;
+    }
+    static vecw add_product(intw w, const Factor& x, vecw sum) {
+        sum = fma((vecw)(w & int32_t(0xffff0000u)), splat<vecw>(x.high), sum);
+        return fma((vecw)(w << 16), splat<vecw>(x.low), sum);
+    }
+#endif
+};
+
+// Weights of type T in panels.
 template <class T> class Matrix final : public Storage {
   public:
-    int k_block;
-    T* data;
+    static constexpr int INPUTS = Word<T>::INPUTS;
+    int num_words, block_words;  // words of a channel, and of a block of it
+    int32_t* data;
 
     Matrix(Arena& arena, int inputs, int channels)
-        : Storage(inputs, channels), k_block(k_block_of(inputs)), panels_((channels + PANEL - 1) / PANEL) {
-        const size_t panel = size_t(PANEL) * inputs;
-        data = static_cast<T*>(arena.take(panels_ * panel * sizeof(T)));
+        : Storage(inputs, channels), num_words((inputs + INPUTS - 1) / INPUTS),
+          block_words(k_block_of(inputs) / INPUTS), panels_((channels + PANEL - 1) / PANEL) {
+        const size_t panel = size_t(PANEL) * num_words;
+        data = static_cast<int32_t*>(arena.take(panels_ * panel * sizeof(int32_t)));
         // The last panel may have channels that nobody fills.
-        std::memset(static_cast<void*>(data + (panels_ - 1) * panel), 0, panel * sizeof(T));
+        std::memset(data + (panels_ - 1) * panel, 0, panel * sizeof(int32_t));
     }
 
     bool reads_blocks() const override { return false; }
+    void prepare(float* row) const override { Word<T>::to_factors(row, num_inputs); }
     int num_panels() const override { return panels_; }
     void multiply(int first, int last, const Input& x, int num_rows, const Target& to) const override;
     void read_channel(int channel, float* weights) const override {
@@ -47,73 +96,62 @@ template <class T> class Matrix final : public Storage {
     }
     Floats reference(const Floats& x) const override;
 
-    const T* panel(int index) const { return data + size_t(index) * PANEL * num_inputs; }
+    int32_t* panel(int index) const { return data + size_t(index) * PANEL * num_words; }
 
-    // Position of a channel (lane of the panel) in the words of one input.
-    static int slot(int lane) {
-        if (sizeof(T) == sizeof(float)) return lane;
-        return lane < WIDE ? 2 * lane : 2 * (lane - WIDE) + 1;
+    // Words of a channel, PANEL apart.
+    int32_t* words(int channel) const { return panel(channel / PANEL) + channel % PANEL; }
+    float weight(int channel, int input) const {
+        T values[INPUTS];
+        std::memcpy(values, words(channel) + size_t(input / INPUTS) * PANEL, sizeof values);
+        return to_float(values[input % INPUTS]);
     }
-
-    T& at(int channel, int input) {
-        return data[(size_t(channel / PANEL) * num_inputs + input) * PANEL + slot(channel % PANEL)];
-    }
-    float weight(int channel, int input) const { return to_float(const_cast<Matrix*>(this)->at(channel, input)); }
 
   private:
     int panels_;
 };
 
-inline void read_pair(const float* from, vecw& low, vecw& high) {
-    low = load<vecw>(from);
-    high = load<vecw>(from + WIDE);
-}
-
-inline void read_pair(const bf16* from, vecw& low, vecw& high) {
-    const intw words = load<intw>(from);
-    low = (vecw)(words << 16);
-    high = (vecw)(words & int32_t(0xffff0000u));
-}
-
-constexpr int UNROLLED = 4;  // inputs between two requests to memory
+// Rows of factors: `stride` factors from one to the next.
+template <class T> struct FactorRows {
+    const typename Word<T>::Factor* data;
+    size_t stride;
+    FactorRows from(int row, int word) const { return {data + row * stride + word, stride}; }
+};
 
 // sums[r] (+)= block of w times x[r], for R rows and P panels; sums holds P * PANEL floats of a row together.
-// Meanwhile asks for a share of the weights at `ahead`, the whole of the next block if it alone passes over this
+// Meanwhile asks for a share of the weights at `next`, the whole of the next block if it alone passes over this
 // one, half of it if another call does so too: then memory answers while all of them compute.
 template <class T, int R, int P, int Calls>
-[[gnu::noinline]] void multiply_block(const T* w, size_t panel_stride, const Rows& x, int k_count, bool first,
-                                      const Rows& sums, const T* next) {
-    constexpr int LINES = UNROLLED * PANEL * int(sizeof(T)) / int(LINE_BYTES) / Calls;
+[[gnu::noinline]] void multiply_block(const int32_t* w, size_t panel_stride, const FactorRows<T>& x, int num_words,
+                                      bool first, const Rows& sums, const int32_t* next) {
+    constexpr int LINES = UNROLLED * PANEL * int(sizeof(int32_t)) / int(LINE_BYTES) / Calls;
     vecw acc[R][2 * P];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
         for (int half = 0; half < 2 * P; ++half) acc[r][half] = vecw{};
-    const auto step = [&](int k) __attribute__((always_inline)) {
+    const auto step = [&](int word) __attribute__((always_inline)) {
+        intw weights[2 * P];
 #pragma GCC unroll 16
-        for (int p = 0; p < P; ++p) {
-            vecw low, high;
-            read_pair(w + p * panel_stride + size_t(k) * PANEL, low, high);
+        for (int half = 0; half < 2 * P; ++half)
+            weights[half] = load<intw>(w + half / 2 * panel_stride + size_t(word) * PANEL + half % 2 * WIDE);
 #pragma GCC unroll 16
-            for (int r = 0; r < R; ++r) {
-                const vecw value = splat<vecw>(x.data[r * x.stride + k]);
-                acc[r][2 * p] = fma(low, value, acc[r][2 * p]);
-                acc[r][2 * p + 1] = fma(high, value, acc[r][2 * p + 1]);
-            }
-        }
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+            for (int half = 0; half < 2 * P; ++half)
+                acc[r][half] = Word<T>::add_product(weights[half], x.data[r * x.stride + word], acc[r][half]);
     };
     const char* ahead = reinterpret_cast<const char*>(next);
-    int k = 0;
-    for (; k + UNROLLED <= k_count; k += UNROLLED, ahead += LINES * LINE_BYTES) {
+    int word = 0;
+    for (; word + UNROLLED <= num_words; word += UNROLLED, ahead += LINES * LINE_BYTES) {
 #pragma GCC unroll 16
         for (int p = 0; p < P; ++p)
 #pragma GCC unroll 16
             for (int line = 0; line < LINES; ++line)
-                __builtin_prefetch(ahead + p * panel_stride * sizeof(T) + line * LINE_BYTES);
+                __builtin_prefetch(ahead + p * panel_stride * sizeof(int32_t) + line * LINE_BYTES);
 #pragma GCC unroll 16
-        for (int inner = 0; inner < UNROLLED; ++inner) step(k + inner);
+        for (int inner = 0; inner < UNROLLED; ++inner) step(word + inner);
     }
-    for (; k < k_count; ++k) step(k);
+    for (; word < num_words; ++word) step(word);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
@@ -124,54 +162,51 @@ template <class T, int R, int P, int Calls>
 }
 
 // multiply_block for 1 to ROW_TILE rows of one panel.
-template <class T, int Calls>
-inline void multiply_tile(int num_rows, const T* w, const Rows& x, int k_count, bool first, const Rows& sums,
-                          const T* next) {
-    switch (num_rows) {
-        case 1: return multiply_block<T, 1, 1, Calls>(w, 0, x, k_count, first, sums, next);
-        case 2: return multiply_block<T, 2, 1, Calls>(w, 0, x, k_count, first, sums, next);
-        case 3: return multiply_block<T, 3, 1, Calls>(w, 0, x, k_count, first, sums, next);
-        case 4: return multiply_block<T, 4, 1, Calls>(w, 0, x, k_count, first, sums, next);
-        case 5: return multiply_block<T, 5, 1, Calls>(w, 0, x, k_count, first, sums, next);
-        default: return multiply_block<T, 6, 1, Calls>(w, 0, x, k_count, first, sums, next);
-    }
+template <class T, int Calls, int R = 1>
+inline void multiply_tile(int num_rows, const int32_t* w, const FactorRows<T>& x, int num_words, bool first,
+                          const Rows& sums, const int32_t* next) {
+    if constexpr (R < ROW_TILE)
+        if (num_rows > R) return multiply_tile<T, Calls, R + 1>(num_rows, w, x, num_words, first, sums, next);
+    multiply_block<T, R, 1, Calls>(w, 0, x, num_words, first, sums, next);
 }
 
 // One block of one panel times up to ROW_BLOCK rows, in tiles of nearly equal size.
 template <class T>
-inline void multiply_tiles(int num_rows, const T* w, const Rows& x, int k_count, bool first, const Rows& sums,
-                           const T* next) {
+inline void multiply_tiles(int num_rows, const int32_t* w, const FactorRows<T>& x, int num_words, bool first,
+                           const Rows& sums, const int32_t* next) {
     const int num_tiles = (num_rows + ROW_TILE - 1) / ROW_TILE, size = (num_rows + num_tiles - 1) / num_tiles;
-    if (num_tiles == 1) return multiply_tile<T, 1>(num_rows, w, x, k_count, first, sums, next);
+    if (num_tiles == 1) return multiply_tile<T, 1>(num_rows, w, x, num_words, first, sums, next);
     for (int row = 0; row < num_rows; row += size) {
         const int rows = num_rows - row < size ? num_rows - row : size;
-        const T* share = row < 2 * size ? next + size_t(row / size) * (k_count * PANEL / 2) : w;
-        multiply_tile<T, 2>(rows, w, {x.row(row), x.stride}, k_count, first, {sums.row(row), sums.stride}, share);
+        const int32_t* share = row < 2 * size ? next + size_t(row / size) * (num_words * PANEL / 2) : w;
+        multiply_tile<T, 2>(rows, w, x.from(row, 0), num_words, first, {sums.row(row), sums.stride}, share);
     }
 }
 
 template <class T>
 void Matrix<T>::multiply(int first, int last, const Input& input, int num_rows, const Target& to) const {
-    const Rows& x = input.floats;
+    typedef typename Word<T>::Factor Factor;
+    const FactorRows<T> x{reinterpret_cast<const Factor*>(input.floats.data),
+                          input.floats.stride * sizeof(float) / sizeof(Factor)};
     constexpr size_t STRIDE = PANEL_GROUP * PANEL;
     alignas(LINE_BYTES) float sums[ROW_BLOCK * STRIDE];
-    const size_t panel_stride = size_t(PANEL) * num_inputs;
+    const size_t panel_stride = size_t(PANEL) * num_words;
     const int group_size = num_rows <= 2 ? 2 : num_rows <= 2 * ROW_TILE ? 1 : PANEL_GROUP;
     for (int panel = first; panel < last; panel += group_size) {
         const int group = last - panel < group_size ? last - panel : group_size;
         for (int row = 0; row < num_rows; row += ROW_BLOCK) {
             const int block = num_rows - row < ROW_BLOCK ? num_rows - row : ROW_BLOCK;
-            for (int k = 0; k < num_inputs; k += k_block) {
-                const int k_left = num_inputs - k, k_count = k_left < k_block ? k_left : k_block;
-                const T *w = this->panel(panel) + size_t(k) * PANEL, *next = w + size_t(k_count) * PANEL;
-                const Rows block_x{x.row(row) + k, x.stride};
+            for (int word = 0; word < num_words; word += block_words) {
+                const int words_left = num_words - word, count = words_left < block_words ? words_left : block_words;
+                const int32_t *w = this->panel(panel) + size_t(word) * PANEL, *next = w + size_t(count) * PANEL;
+                const FactorRows<T> block_x = x.from(row, word);
                 if (num_rows == 1 && group == 2) {
-                    multiply_block<T, 1, 2, 1>(w, panel_stride, block_x, k_count, k == 0, {sums, STRIDE}, next);
+                    multiply_block<T, 1, 2, 1>(w, panel_stride, block_x, count, word == 0, {sums, STRIDE}, next);
                 } else if (num_rows == 2 && group == 2) {
-                    multiply_block<T, 2, 2, 1>(w, panel_stride, block_x, k_count, k == 0, {sums, STRIDE}, next);
+                    multiply_block<T, 2, 2, 1>(w, panel_stride, block_x, count, word == 0, {sums, STRIDE}, next);
                 } else {
                     for (int g = 0; g < group; ++g, w += panel_stride) {
-                        multiply_tiles(block, w, block_x, k_count, k == 0, {sums + g * PANEL, STRIDE},
+                        multiply_tiles(block, w, block_x, count, word == 0, {sums + g * PANEL, STRIDE},
                                        g + 1 < group ? w + panel_stride : next);
                     }
                 }
@@ -214,49 +249,46 @@ inline void transpose8(int8v (&rows)[8]) {
     }
 }
 
-// Floats as the bits in which T stores them, one element a lane.
-template <class T> int8v stored_bits(vec8 value);
-template <> inline int8v stored_bits<float>(vec8 value) { return (int8v)value; }
-template <> inline int8v stored_bits<bf16>(vec8 value) { return bf16_bits(value); }
-
-// Eight lanes of one input: all of the words there, or their upper or lower halves.
-inline void put_lanes(float* to, int8v bits, bool) { store(to, bits); }
-inline void put_lanes(bf16* to, int8v bits, bool is_high) {
-    const int8v words = load<int8v>(to);
-    store(to, is_high ? (words & 0xffff) | bits << 16 : (words & int32_t(0xffff0000u)) | bits);
+// Eight words of one channel from its weights; the words of T's type, whatever `source` is of.
+template <class T, class S> inline int8v words_of(const S* source) {
+    if constexpr (sizeof(T) == 4) return (int8v)load8(source);
+    if constexpr (sizeof(S) == 2 && !std::is_same_v<S, f16>) return load<int8v>(source);  // as they are
+    const vec8 a = load8(source), b = load8(source + LANES);
+    const vec8 even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    const vec8 odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    return bf16_bits(even) | bf16_bits(odd) << 16;
 }
 
 // Up to eight neighbouring channels from `first` on, all inputs. `source` holds their rows, num_inputs apart.
 template <class T, class S>
 void pack_channels(Matrix<T>& matrix, const S* source, int num_channels, int first) {
-    const size_t inputs = matrix.num_inputs;
-    size_t k = 0;
-    if constexpr (WIDE % LANES == 0) {  // eight lanes of one half of a panel
-        const int lane = first % PANEL;
-        T* to = matrix.data + (size_t(first / PANEL) * inputs) * PANEL + (sizeof(T) == 4 ? lane : lane % WIDE * 2);
-        for (; num_channels == LANES && k + LANES <= inputs; k += LANES) {
-            int8v rows[LANES];
-            for (int row = 0; row < LANES; ++row) {
-                __builtin_prefetch(source + (LANES + row) * inputs + k);  // of the next eight channels
-                rows[row] = stored_bits<T>(load8(source + row * inputs + k));
-            }
-            transpose8(rows);
-            for (int step = 0; step < LANES; ++step) put_lanes(to + (k + step) * PANEL, rows[step], lane >= WIDE);
+    constexpr int INPUTS = Matrix<T>::INPUTS;
+    const size_t inputs = matrix.num_inputs, whole = num_channels == LANES ? inputs / (INPUTS * LANES) * LANES : 0;
+    int32_t* to = matrix.words(first);
+    for (size_t word = 0; word < whole; word += LANES) {
+        int8v rows[LANES];
+        for (int row = 0; row < LANES; ++row) {
+            __builtin_prefetch(source + (LANES + row) * inputs + word * INPUTS);  // of the next eight channels
+            rows[row] = words_of<T>(source + row * inputs + word * INPUTS);
         }
+        transpose8(rows);
+        for (int step = 0; step < LANES; ++step) store(to + (word + step) * PANEL, rows[step]);
     }
     for (int channel = 0; channel < num_channels; ++channel)
-        for (size_t input = k; input < inputs; ++input)
-            matrix.at(first + channel, int(input)) = from_float<T>(to_float(source[channel * inputs + input]));
+        for (size_t word = whole; word < size_t(matrix.num_words); ++word) {
+            T values[INPUTS] = {};
+            for (size_t input = word * INPUTS; input < std::min(inputs, (word + 1) * INPUTS); ++input)
+                values[input % INPUTS] = from_float<T>(to_float(source[channel * inputs + input]));
+            std::memcpy(to + word * PANEL + channel, values, sizeof values);
+        }
 }
 
-// Copies all channels into their places; `source` is row-major [num_channels][num_inputs] of S. Threads share by
-// panels: two channels of one panel may lie in one word, which is read, changed and written.
+// Copies all channels into their places; `source` is row-major [num_channels][num_inputs] of S.
 template <class T, class S> void pack(Team& team, Matrix<T>& matrix, const S* source) {
-    constexpr int GROUP = WIDE < LANES ? WIDE : LANES;  // neighbours in `source` that are neighbours in a panel
     team.share(matrix.num_panels(), [&](int first, int last) {
         const int end = std::min(last * PANEL, matrix.num_channels);
-        for (int channel = first * PANEL; channel < end; channel += GROUP)
-            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, std::min(GROUP, end - channel), channel);
+        for (int channel = first * PANEL; channel < end; channel += LANES)
+            pack_channels(matrix, source + size_t(channel) * matrix.num_inputs, std::min(LANES, end - channel), channel);
     });
 }
 

@@ -273,6 +273,7 @@ template <class T> class Forward {
                 float* floats = input.floats.row(visit - base);
                 make(visit, floats);
                 if (experts[expert].reads_blocks()) quantize_row(floats, num_inputs, input.blocks.row(visit - base));
+                experts[expert].prepare(floats);
             }
         });
         std::vector<Product> products;
@@ -315,6 +316,7 @@ template <class T> class Forward {
                 float* floats = keeps_floats ? input.floats.row(row) : own.floats.data;
                 make(row, floats);
                 if (makes_blocks) quantize_row(floats, num_inputs, input.blocks.row(row));
+                linear.prepare(floats);
             }
         };
         if (is_own) {

@@ -42,11 +42,14 @@ inline Floats reference_norm(const Floats& x, const Floats& weight, float eps) {
 
 template <class T> Floats Matrix<T>::reference(const Floats& x) const {
     Floats out(num_channels);
+    const int k_block = k_block_of(num_inputs);
     for (int channel = 0; channel < num_channels; ++channel)
         for (int begin = 0; begin < num_inputs; begin += k_block) {
             const int end = std::min(begin + k_block, num_inputs);
             float chain = 0.0f;
-            for (int k = begin; k < end; ++k) chain = std::fmaf(weight(channel, k), x[k], chain);
+            for (int word = begin; word < end; word += INPUTS)
+                for (int k = std::min(word + INPUTS, end) - 1; k >= word; --k)
+                    chain = std::fmaf(weight(channel, k), to_float(from_float<T>(x[k])), chain);
             out[channel] = begin == 0 ? chain : out[channel] + chain;
         }
     return out;
