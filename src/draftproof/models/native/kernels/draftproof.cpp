@@ -256,7 +256,9 @@ int64_t argmax(const float* row, int64_t size) {
 extern "C" {
 
 const char* dp_description() {
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+    return "AVX-512 with BF16";
+#elif defined(__AVX512F__)
     return "AVX-512";
 #elif defined(__AVX2__) && defined(__FMA__)
     return "AVX2";
