@@ -53,7 +53,8 @@ from draftproof.proposers.drafter import Drafter
 from draftproof.proposers.registry import METHODS
 from draftproof.proposers.resources import Resources
 from draftproof.verify.types import Verdict
-from support.checkpoints import Spec, write_checkpoint
+from support.checkpoints import write_checkpoint
+from support.specs import Spec
 
 TARGET = Spec(layers=1, hidden=32, intermediate=32, heads=2, kv_heads=1, head_dim=16, vocab=384)
 DRAFTER = Spec(layers=1, hidden=16, intermediate=32, heads=1, kv_heads=1, head_dim=16, vocab=384, seed=1)

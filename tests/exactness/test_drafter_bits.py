@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from draftproof.models.loading import load_model
-from support.checkpoints import Spec, write_checkpoint
+from support.checkpoints import write_checkpoint
 from support.drafters import FaultyLoader, drafter_intents, write_drafters
 from support.mixes import assert_same_bits, generate_mix
+from support.specs import Spec
 
 SEED = int(os.environ.get("DRAFTPROOF_TEST_SEED", time.time() // 86400))
 TARGET = Spec(hidden=96, intermediate=1600, heads=6, kv_heads=2, head_dim=16, context=320)

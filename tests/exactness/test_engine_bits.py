@@ -20,8 +20,9 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.models.loading import load_model
-from support.checkpoints import LLAMA3_SCALING, YARN, Spec, write_checkpoint, write_gguf
+from support.checkpoints import write_checkpoint, write_gguf
 from support.mixes import DOUBLES, assert_same_bits, generate_mix
+from support.specs import LLAMA3_SCALING, YARN, Spec
 
 SEED = int(os.environ.get("DRAFTPROOF_TEST_SEED", time.time() // 86400))
 

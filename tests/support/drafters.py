@@ -15,7 +15,8 @@ from draftproof.core.intent import Auto, Cascade, DraftModel, NGram, SelfDraft, 
 from draftproof.kv.cache import KVCache
 from draftproof.models.base import ForwardBatch, Model
 from draftproof.models.loading import LoadedModel, load_model
-from support.checkpoints import Spec, write_checkpoint
+from support.checkpoints import write_checkpoint
+from support.specs import Spec
 
 KINDS = ("good", "bad", "other-vocabulary", "short", "nan", "crashing")
 

@@ -20,7 +20,8 @@ from draftproof.checkpoints.gguf import (
     read_gguf,
 )
 from draftproof.core.errors import DraftproofError
-from support.checkpoints import K_QUANT, TINY, write_gguf
+from support.checkpoints import write_gguf
+from support.specs import K_QUANT, TINY
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from safetensors import safe_open
 
 from draftproof.checkpoints.safetensors import HEADER_MAX_BYTES, TensorEntry, read_directory, read_header
 from draftproof.core.errors import DraftproofError
-from support.checkpoints import TINY, build_weights, write_checkpoint
+from support.checkpoints import write_checkpoint
+from support.specs import TINY, build_weights
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,8 @@ from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.engine.memory import resident_bytes
 from draftproof.models.loading import load_model
-from support.checkpoints import Spec, write_checkpoint
+from support.checkpoints import write_checkpoint
+from support.specs import Spec
 
 root = Path(sys.argv[1])
 write_checkpoint(root, Spec(hidden=256, heads=32, kv_heads=32, head_dim=64, layers=4, context=4096))

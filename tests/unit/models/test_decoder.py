@@ -19,7 +19,9 @@ from draftproof.models.base import ForwardBatch
 from draftproof.models.decoder import Decoder
 from draftproof.models.loading import load_model, load_weights, reload_weights
 from draftproof.models.mlp import silu
-from support.checkpoints import (
+from support.checkpoints import write_checkpoint, write_gguf
+from support.passes import blocks_for, forward, logits_in_chunks, segment
+from support.specs import (
     GGUF_NAMES,
     K_QUANT,
     LLAMA3_SCALING,
@@ -30,10 +32,7 @@ from support.checkpoints import (
     Spec,
     build_weights,
     hf_config,
-    write_checkpoint,
-    write_gguf,
 )
-from support.passes import blocks_for, forward, logits_in_chunks, segment
 
 transformers = pytest.importorskip("transformers")
 

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from draftproof.core.errors import DraftproofError
 from draftproof.models.loading import load_model
 from draftproof.models.template import ChatTemplate
-from support.checkpoints import TINY, write_checkpoint
+from support.checkpoints import write_checkpoint
+from support.specs import TINY
 
 TEMPLATES = [
     "{{ lipsum(n=100000000) }}",

@@ -15,7 +15,8 @@ from torch import Tensor
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.errors import DraftproofError
 from draftproof.models.loading import load_weights
-from support.checkpoints import TINY, Family, Spec, build_weights, write_checkpoint, write_gguf
+from support.checkpoints import write_checkpoint, write_gguf
+from support.specs import TINY, Family, Spec, build_weights
 
 LAYER = "model.layers.0."
 

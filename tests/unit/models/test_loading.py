@@ -15,8 +15,9 @@ from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.errors import DraftproofError
 from draftproof.models import native
 from draftproof.models.loading import load_model, load_weights
-from support.checkpoints import TINY, build_weights, write_checkpoint, write_gguf
+from support.checkpoints import write_checkpoint, write_gguf
 from support.passes import logits_in_chunks
+from support.specs import TINY, build_weights
 
 
 def refusal(path: Path, **options: str) -> DraftproofError:

@@ -18,7 +18,8 @@ from draftproof.models.loading import load_model
 from draftproof.models.template import load_template
 from draftproof.models.tokenizer import Tokenizer
 from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
-from support.checkpoints import Family, Spec, write_checkpoint, write_gguf
+from support.checkpoints import write_checkpoint, write_gguf
+from support.specs import Family, Spec
 
 SMALL = Spec(hidden=32, heads=2, kv_heads=1, intermediate=32, layers=1, vocab=280)
 FILES = ["model.gguf", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",

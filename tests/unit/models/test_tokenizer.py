@@ -15,7 +15,8 @@ from draftproof.checkpoints.gguf import open_checkpoint, read_gguf
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer import Tokenizer, load_tokenizer
 from draftproof.models.tokenizer_gguf import RULES, tokenizer_from_gguf
-from support.checkpoints import EOS_ID, START_ID, TINY, write_checkpoint, write_gguf
+from support.checkpoints import write_checkpoint, write_gguf
+from support.specs import EOS_ID, START_ID, TINY
 
 TEXTS = [
     "Hello world's 1234 tests, it's 2026!\n\n  x = 5\t\n",

@@ -25,9 +25,10 @@ from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.drafter import count_weights
 from draftproof.proposers.registry import create_proposer
 from draftproof.verify.types import NoiseKey, Rule, Verdict
-from support.checkpoints import Spec, write_checkpoint
+from support.checkpoints import write_checkpoint
 from support.drafters import FaultyLoader, write_drafters
 from support.passes import logits_in_chunks
+from support.specs import Spec
 
 TARGET = Spec(context=256)
 GREEDY = SamplingParams(temperature=0.0)

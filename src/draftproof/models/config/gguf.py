@@ -52,18 +52,10 @@ def config_from_gguf(
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if own.get(key):
             raise fields.fault(key, own[key], "none")
-    context = fields.count("context_length")
-    if (ROPE_SHORT in tensors) != (ROPE_LONG in tensors):
-        both = f"{ROPE_SHORT} and {ROPE_LONG}"
-        raise DraftproofError("DP404", both, "one of them", "both or none", "Convert the model again.")
-    if ROPE_SHORT in tensors:
-        original = fields.count("rope.scaling.original_context_length", default=context)
-        context = context if Lengths(context, wanted_len).is_long(original) else min(context, original)
+    context = _context(fields, tensors, wanted_len)
     vocab_size = embedding.shape[0]
     num_layers = fields.count("block_count", limit=MAX_LAYERS)
-    end_keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
-    ends = [token for key in end_keys for token in token_ids(metadata.get(key), vocab_size, key)]
-    bos = token_ids(metadata.get("tokenizer.ggml.bos_token_id"), vocab_size, "tokenizer.ggml.bos_token_id")
+    bos, ends = _special_tokens(metadata, vocab_size)
     rope = rope_from_gguf(fields, head_dim, context, freq_factors)
     if rope.rotary_dim is not None and not family.rotates_partly:
         raise fields.fault("rope.dimension_count", rope.rotary_dim, f"{head_dim}, the length of a key")
@@ -78,7 +70,7 @@ def config_from_gguf(
             intermediate_size=fields.count(
                 "feed_forward_length", default=experts.intermediate_size if experts else None
             ),
-            layers=_layers(family, fields, tensors, num_layers, rope, experts, context),
+            layers=_layers(family, fields, tensors, num_layers, LayerConfig(rope, context, experts)),
             num_heads=num_heads,
             num_kv_heads=fields.count("attention.head_count_kv", default=num_heads),
             head_dim=head_dim,
@@ -93,8 +85,8 @@ def config_from_gguf(
             activation="gelu_tanh" if scaled else "silu",
             embedding_scale=hidden_size**0.5 if scaled else 1.0,
             attention_scale=fields.number("attention.scale", default=scalar**-0.5) if scaled else None,
-            bos_token_id=next(iter(bos), None),
-            eos_token_ids=tuple(dict.fromkeys(ends)),
+            bos_token_id=bos,
+            eos_token_ids=ends,
         )
     )
 
@@ -125,15 +117,36 @@ def _experts(fields: Fields) -> ExpertConfig | None:
     )
 
 
+def _context(fields: Fields, tensors: Mapping[str, GgufTensor], wanted_len: int | None) -> int:
+    """The longest text that is served, in tokens; with LongRoPE not always the longest that the model knows."""
+    context = fields.count("context_length")
+    if (ROPE_SHORT in tensors) != (ROPE_LONG in tensors):
+        both = f"{ROPE_SHORT} and {ROPE_LONG}"
+        raise DraftproofError("DP404", both, "one of them", "both or none", "Convert the model again.")
+    if ROPE_SHORT not in tensors:
+        return context
+    original = fields.count("rope.scaling.original_context_length", default=context)
+    return context if Lengths(context, wanted_len).is_long(original) else min(context, original)
+
+
+def _special_tokens(metadata: Mapping[str, Any], vocab_size: int) -> tuple[int | None, tuple[int, ...]]:
+    """The token that texts begin with, if any, and those that end them."""
+    bos, *end_keys = (f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "eot"))
+    ends = [token for key in end_keys for token in token_ids(metadata.get(key), vocab_size, key)]
+    return next(iter(token_ids(metadata.get(bos), vocab_size, bos)), None), tuple(dict.fromkeys(ends))
+
+
 def _layers(
     family: Family,
     fields: Fields,
     tensors: Mapping[str, GgufTensor],
     num_layers: int,
-    rope: RopeConfig,
-    experts: ExpertConfig | None,
-    context: int,
+    most: LayerConfig,
 ) -> tuple[LayerConfig, ...]:
+    """`most`: the rotary embedding and the experts of layers that have them, and the context as the widest window."""
+    rope, context = most.rope, most.window
+    assert rope is not None
+    assert context is not None
     windowed = _windowed(family, fields, num_layers)
     window = fields.count("attention.sliding_window") if any(windowed) else None
     if window is not None and window >= context:
@@ -148,7 +161,7 @@ def _layers(
         LayerConfig(
             rope=None if period and (layer + 1) % period == 0 else local if has_window else rope,
             window=window if has_window else None,
-            experts=experts if f"blk.{layer}.ffn_gate_inp.weight" in tensors else None,
+            experts=most.experts if f"blk.{layer}.ffn_gate_inp.weight" in tensors else None,
         )
         for layer, has_window in enumerate(windowed)
     )

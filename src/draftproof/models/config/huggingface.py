@@ -78,15 +78,15 @@ def config_from_hf(
             embedding_scale=hidden_size**0.5 if scaled else 1.0,
             attention_scale=fields.number("query_pre_attn_scalar") ** -0.5 if scaled else None,
             bos_token_id=next(iter(token_ids(config.get("bos_token_id"), vocab_size, "bos_token_id")), None),
-            eos_token_ids=tuple(
-                dict.fromkeys(
-                    token_ids(generation.get("eos_token_id"), vocab_size, "eos_token_id")
-                    + token_ids(whole.get("eos_token_id"), vocab_size, "eos_token_id")
-                    + token_ids(config.get("eos_token_id"), vocab_size, "eos_token_id")
-                )
-            ),
+            eos_token_ids=_ends([generation, whole, config], vocab_size),
         )
     )
+
+
+def _ends(documents: list[Mapping[str, Any]], vocab_size: int) -> tuple[int, ...]:
+    """Tokens that end texts, by any of the documents."""
+    ends = [token_ids(document.get("eos_token_id"), vocab_size, "eos_token_id") for document in documents]
+    return tuple(dict.fromkeys(token for own in ends for token in own))
 
 
 def _family(config: Mapping[str, Any]) -> Family:
