@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,23 @@ def test_a_drafter_changes_no_bit(kernels: str, dtype: str, folder: Path) -> Non
         outputs, _ = assert_same_bits(loaded, mix, load)
         accepted += sum(output.stats.accepted for output in outputs.values())
     assert accepted > 0
+
+
+FAMILIES: dict[str, Spec] = {
+    "windows": replace(
+        TARGET, family="gemma3", intermediate=160, layers=3, window=17, tie=True, extra={"sliding_window_pattern": 2}
+    ),
+    "experts": replace(TARGET, family="qwen3moe", intermediate=160, experts=6, used_experts=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_drafter_changes_no_bit_of_other_families(name: str, tmp_path: Path, folder: Path) -> None:
+    """With drafters of another family, and the target's own weights at four bits in its own cache."""
+    loaded = load_model(write_checkpoint(tmp_path, FAMILIES[name]), dtype="float32")
+    load, intents = FaultyLoader(), drafter_intents(folder)
+    for index in range(8):
+        seed = SEED * 1_000_000_007 + zlib.crc32(name.encode()) + index
+        drafters = [intents[index % len(intents)], intents[(7 * index + 3) % len(intents)]]
+        mix = generate_mix(seed, loaded.model.config.vocab_size, TARGET.context, drafters)
+        assert_same_bits(loaded, mix, load)
