@@ -59,10 +59,11 @@ FAMILIES: dict[str, Spec] = {
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_drafter_changes_no_bit_of_other_families(name: str, tmp_path: Path, folder: Path) -> None:
+def test_a_drafter_changes_no_bit_of_other_families(name: str, tmp_path: Path) -> None:
     """With drafters of another family, and the target's own weights at four bits in its own cache."""
     loaded = load_model(write_checkpoint(tmp_path, FAMILIES[name]), dtype="float32")
-    load, intents = FaultyLoader(), drafter_intents(folder)
+    write_drafters(tmp_path, replace(TARGET, intermediate=64))
+    load, intents = FaultyLoader(), drafter_intents(tmp_path)
     for index in range(8):
         seed = SEED * 1_000_000_007 + zlib.crc32(name.encode()) + index
         drafters = [intents[index % len(intents)], intents[(7 * index + 3) % len(intents)]]
