@@ -64,6 +64,12 @@ def workspace_bytes(config: EngineConfig, model: Model) -> int:
     shape = model.config
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     per_row = 2 * shape.hidden_size + heads + 3 * shape.intermediate_size
+    mixtures = [layer.experts for layer in shape.layers if layer.experts is not None]
+    # What a row's visits to experts take: their inputs, gate and up, and results.
+    per_row += max(
+        (e.num_used * (2 * shape.hidden_size + 3 * e.intermediate_size) + e.num_experts for e in mixtures),
+        default=0,
+    )
     num_logit_rows = min(config.max_num_rows, config.max_num_seqs * (1 + TYPICAL_DEPTH))
     return 4 * (config.max_num_rows * per_row + num_logit_rows * shape.vocab_size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.engine.memory import plan_memory, resident_bytes, workspace_bytes
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
+from draftproof.models.base import ExpertConfig
 from support.fake_model import FakeLoaded, FakeModel
 
 MIB = 2**20
@@ -26,6 +28,15 @@ def test_caches_get_what_process_and_workspace_leave() -> None:
     assert plan.limit == plan.process + plan.workspace + plan.caches
     assert plan.workspace == workspace_bytes(config, model)
     assert plan.num_blocks == 16 * 256 // BLOCK_SIZE, "no more than the requests can ever use"
+
+
+def test_experts_take_room_to_compute_in() -> None:
+    plain, mixed = FakeModel(), FakeModel()
+    experts = ExpertConfig(num_experts=4, num_used=2, intermediate_size=16, is_normalised=True)
+    layer = dataclasses.replace(plain.config.layers[0], experts=experts)
+    mixed.config = dataclasses.replace(plain.config, layers=(*plain.config.layers, layer))
+    more = workspace_bytes(EngineConfig(), mixed) - workspace_bytes(EngineConfig(), plain)
+    assert more == 4 * EngineConfig().max_num_rows * (2 * (8 + 16 + 16 + 16 + 8) + 4)
 
 
 def test_a_context_that_was_asked_for_must_fit_and_one_that_was_not_shrinks() -> None:
