@@ -107,7 +107,7 @@ def create_proposer(intent: SpeculationIntent) -> Proposer:
 
 
 class _StatePickler(pickle.Pickler):
-    """Leaves out what is not a proposer's own: models, the storage of caches, and the engine's list of tokens."""
+    """Leaves out what is not a request's: models, caches (`num_in_use` tells), and the engine's list of tokens."""
 
     def __init__(self, buffer: io.BytesIO, text: list[int] | None) -> None:
         super().__init__(buffer)
@@ -123,6 +123,13 @@ def dumps(proposer: Proposer, text: list[int] | None = None) -> bytes:
     buffer = io.BytesIO()
     _StatePickler(buffer, text).dump(proposer)
     return buffer.getvalue()
+
+
+def num_in_use(proposer: Any) -> int:
+    """Cache blocks that the proposer holds for requests."""
+    parts = [guard.proposer for guard in getattr(proposer, "_parts", ())]
+    pool = getattr(proposer, "_pool", None)
+    return sum(map(num_in_use, parts)) + (pool.num_in_use if isinstance(pool, BlockPool) else 0)
 
 
 def copies(name: str) -> bool:
@@ -277,6 +284,7 @@ class Driven(RuleBasedStateMachine):
             self._end(req_id)
         if self.num_begun and not shares_text(self.name):
             assert len(dumps(self.proposer)) == len(dumps(create_proposer(INTENTS[self.name])))
+            assert num_in_use(self.proposer) == 0
 
 
 @names

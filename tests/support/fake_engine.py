@@ -67,6 +67,7 @@ class FakeEngine:
             "kernels": "python",
             "kernels_reason": "there is no model",
             "context_length": 4096,
+            "drafters": [],
             "exactness": {"promise": self.promise, "reason": "as the test says"},
         }
 

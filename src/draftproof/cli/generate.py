@@ -252,6 +252,7 @@ def result_document(result: RequestOutput, method: str, description: dict[str, A
                 str(depth): rounds for depth, rounds in sorted(stats.depth_histogram.items())
             },
             "decision_reason": result.decision_reason,
+            "drafters": description["drafters"],
             "draft_s": stats.draft_s,
             "verify_s": stats.verify_s,
             "coordination_s": stats.coordination_s,

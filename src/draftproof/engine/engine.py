@@ -529,6 +529,7 @@ class Engine:
             num_blocks=self._pool.num_blocks,
             available_bytes=self._available_bytes,
             reserves_weights=self.memory.limit is not None,
+            shares_prefixes=self.config.prefix_caching,
             load=load_model,
             reload=reload_weights,
         )

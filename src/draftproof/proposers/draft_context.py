@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from draftproof.kv.table import BlockTable
 from draftproof.models.tokenizer import Tokenizer
 from draftproof.proposers.base import SequenceView
 
@@ -86,16 +87,16 @@ class CachedRequest:
     """One request's part of the drafter's cache.
 
     context      what the drafter reads
+    table        the cache blocks; it shares prefixes only where the context's tokens never change
     token_ids    its tokens as of the last `follow`
     num_cached   how many of them have keys and values in the cache
-    block_ids    the cache blocks, in order
     is_stopped   drafts no more
     """
 
     context: Context
+    table: BlockTable
     token_ids: Sequence[int] = ()
     num_cached: int = 0
-    block_ids: list[int] = field(default_factory=list)
     is_stopped: bool = False
     _fed: list[int] = field(default_factory=list)
     """Drafted tokens that lie in the cache behind the first `num_cached` tokens."""
@@ -115,14 +116,23 @@ class CachedRequest:
         else:
             self.num_cached = first_changed
         self._fed.clear()
+        if not self.table.block_ids:
+            self.num_cached = self.table.match(self.token_ids, len(self.token_ids) - 1)
         self.num_cached = min(self.num_cached, len(self.token_ids) - 1)
         return True
 
-    def forget_cache(self) -> None:
-        """The cache blocks are somebody else's now: everything is to be computed again."""
+    def computed(self, num_tokens: int) -> None:
+        """So many more tokens of the text are in the cache; whole blocks of them may be shared from now on."""
+        self.num_cached += num_tokens
+        self.table.remember(self.token_ids, self.num_cached)
+
+    def release(self) -> bool:
+        """Gives the cache blocks up: everything is to be computed again. Whether there were any."""
+        had_blocks = bool(self.table.block_ids)
+        self.table.shrink(0)
         self.num_cached = 0
-        self.block_ids = []
         self._fed.clear()
+        return had_blocks
 
     @property
     def num_missing(self) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from draftproof.kv.pool import BlockPool
+from draftproof.kv.table import BlockTable, PrefixKeys
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView
@@ -53,6 +54,7 @@ class DraftModelProposer:
         self._drafter = drafter
         self._target = resources.target
         self._depth = depth
+        self._shares_prefixes = resources.shares_prefixes
         self._chains = Chains(drafter.token_map, draws)
         self._cache = drafter.model.new_cache(drafter.num_blocks)
         self._pool = BlockPool(drafter.num_blocks, drafter.block_bytes, resources.budget, self._cache.discard)
@@ -60,7 +62,9 @@ class DraftModelProposer:
         self._requests: dict[str, CachedRequest] = {}
 
     def begin(self, sequence: SequenceView) -> None:
-        self._requests[sequence.req_id] = CachedRequest(self._new_context())
+        shares = self._shares_prefixes and self._drafter.to_drafter is None
+        table = BlockTable(self._pool, PrefixKeys(sequence.scope) if shares else None)
+        self._requests[sequence.req_id] = CachedRequest(self._new_context(), table)
         if self._drafter.to_drafter is not None:
             sequence.note = f"drafts with {self._drafter.source.name}: {self._drafter.vocabulary}"
 
@@ -85,7 +89,7 @@ class DraftModelProposer:
     def end(self, sequence: SequenceView) -> None:
         request = self._requests.pop(sequence.req_id, None)
         if request is not None:
-            self._pool.release(request.block_ids)
+            request.release()
 
     def reach(self, sequence: SequenceView, num_tokens: int) -> int:
         """All of it: the drafter reads the text, and nothing of the target's."""
@@ -93,11 +97,7 @@ class DraftModelProposer:
 
     def release(self, sequence: SequenceView) -> bool:
         request = self._requests.get(sequence.req_id)
-        if request is None or not request.block_ids:
-            return False
-        self._pool.release(request.block_ids)
-        request.forget_cache()
-        return True
+        return request is not None and request.release()
 
     def _new_context(self) -> Context:
         if self._drafter.to_drafter is None:
@@ -118,20 +118,16 @@ class DraftModelProposer:
             self._stop(sequence, f"the drafter has {num_positions} positions")
             return None
         limit = min(limit, num_positions - num_tokens + 1)  # the last drafted token is never computed
-        num_blocks = BlockPool.blocks_for(num_tokens + limit - 1) - len(request.block_ids)
-        block_ids = self._pool.allocate(max(0, num_blocks))
-        if block_ids is None:
+        if not request.table.grow(num_tokens + limit - 1):
             sequence.note = "drafted less: the drafter's cache was full"
             return None
-        request.block_ids.extend(block_ids)
         return Chain(sequence, limit)
 
     def _stop(self, sequence: SequenceView, reason: str) -> None:
         """Ends one request's drafting for good and frees what it holds."""
         request = self._requests[sequence.req_id]
         request.is_stopped = True
-        self._pool.release(request.block_ids)
-        request.forget_cache()
+        request.release()
         sequence.note = f"decodes plainly from token {len(sequence.token_ids)} on: {reason}"
 
     def _catch_up(self, chains: Sequence[Chain]) -> tuple[list[Chain], Tensor]:
@@ -157,7 +153,7 @@ class DraftModelProposer:
         pass_s = time.perf_counter() - started_s
         num_rows = sum(len(part.token_ids) for part in parts)
         for chain, part in zip(asked, parts, strict=True):
-            part.request.num_cached += len(part.token_ids)
+            part.request.computed(len(part.token_ids))
             if num_rows > FEW_ROWS * len(parts):  # fewer cost about what a step costs, and count as one
                 chain.view.reading_s += pass_s * (len(part.token_ids) - part.wants_logits) / num_rows
         return ready, logits
@@ -183,7 +179,7 @@ class DraftModelProposer:
         logit_rows: list[int] = []
         for part in parts:
             num_rows = len(part.token_ids)
-            segments.append(Segment(part.request.block_ids, part.start, len(token_ids), num_rows))
+            segments.append(Segment(part.request.table.block_ids, part.start, len(token_ids), num_rows))
             token_ids.extend(part.token_ids)
             positions.extend(range(part.start, part.start + num_rows))
             if part.wants_logits:

@@ -31,6 +31,7 @@ class Resources:
     num_blocks       blocks of the target's cache: a drafter's own cache never holds more
     available_bytes  asks how much memory a drafter may take, weights and cache together
     reserves_weights whether a drafter's weights come out of `budget` as well, because all memory is limited
+    shares_prefixes  whether a drafter's cache keeps computed prefixes for later requests of the same scope
     load             loads a model
     reload           loads the target in another precision
     drafters         those that are loaded, by model and precision
@@ -43,6 +44,7 @@ class Resources:
     num_blocks: int
     available_bytes: Callable[[], int]
     reserves_weights: bool
+    shares_prefixes: bool
     load: LoadModel
     reload: Callable[[LoadedModel, str], LoadedModel]
     drafters: WeakValueDictionary[tuple[str, str], Drafter] = field(default_factory=WeakValueDictionary)

@@ -307,8 +307,7 @@ def test_the_drafters_cache_returns_and_bounds_what_is_drafted(engine: Engine, f
     assert draft(proposer, views[4], 2) != []
     for view in views[1:]:
         proposer.end(view)
-    pool = proposer._pool  # type: ignore[attr-defined]
-    assert pool.num_free == pool.num_blocks
+    assert proposer._pool.num_in_use == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -424,3 +423,43 @@ def test_reading_a_prompt_does_not_count_as_drafting(engine: Engine, folder: Pat
         [PROMPT], SamplingParams(temperature=0.0, max_tokens=4), intent=DraftModel(model=str(folder / "bad"))
     )
     assert sum(cost.draft_s for cost in engine.take_round_costs()) > 0
+
+
+def test_a_prefix_is_read_once_per_scope(
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_model, "CATCH_UP_ROWS", 10)
+    intent = DraftModel(adaptive=False, model=str(folder / "bad"), draft_weights="native")
+    proposer = create_proposer(intent, engine.resources)
+
+    def rounds_to_draft(scope: str, prompt: list[int]) -> int:
+        view = view_of(prompt, scope=scope)
+        proposer.begin(view)
+        rounds = 1
+        while not (drafted := draft(proposer, view, 2)):
+            rounds += 1
+        assert drafted == best_continuation(folder / "bad", view.token_ids, len(drafted))
+        append(view, [7])
+        assert draft(proposer, view, 1) == best_continuation(folder / "bad", view.token_ids, 1)
+        proposer.end(view)
+        return rounds
+
+    assert rounds_to_draft("a", PROMPT) == 7
+    # Two blocks of 32 are known, six tokens are not.
+    assert rounds_to_draft("a", [*PROMPT[:67], 9, 9, 9]) == 1
+    assert rounds_to_draft("b", PROMPT) == 7
+    assert proposer._pool.num_in_use == 0  # type: ignore[attr-defined]
+
+
+def test_what_was_released_is_found_again_or_computed_again(engine: Engine, folder: Path) -> None:
+    intent = DraftModel(adaptive=False, model=str(folder / "bad"), draft_weights="native")
+    proposer = create_proposer(intent, engine.resources)
+    view = view_of(PROMPT)
+    proposer.begin(view)
+    for _ in range(3):
+        drafted = draft(proposer, view, 3)
+        assert drafted == best_continuation(folder / "bad", view.token_ids, len(drafted))
+        append(view, [*drafted[:1], 8])
+        assert proposer.release(view)  # type: ignore[attr-defined]
+        assert not proposer.release(view)  # type: ignore[attr-defined]
+    assert draft(proposer, view, 1) == best_continuation(folder / "bad", view.token_ids, 1)
