@@ -45,7 +45,7 @@ def test_the_document_has_the_agreed_keys_and_nothing_else(invoke, engine: FakeE
     assert set(speculation) == {
         "method", "rounds", "proposed", "accepted", "emitted", "acceptance_rate", "acceptance_length",
         "accepted_per_position", "proposed_per_position", "depth_histogram", "decision_reason",
-        "draft_s", "verify_s", "coordination_s",
+        "drafters", "draft_s", "verify_s", "coordination_s",
     }  # fmt: skip
     assert speculation["method"] == "ngram"
     assert (speculation["rounds"], speculation["proposed"], speculation["accepted"]) == (10, 40, 30)
