@@ -1,7 +1,7 @@
 """What a forward pass costs over its linear layers alone, and how close both come to the machine's memory.
 
-    python benchmarks/forward.py MODEL [--dtype bfloat16] [--rows 1,2,4,8,16] [--context 200] [--threads N]
-                                 [--repetitions 30] [--json FILE]
+    python benchmarks/forward.py MODEL [--weights native] [--dtype bfloat16] [--rows 1,2,4,8,16] [--context 200]
+                                 [--threads N] [--repetitions 30] [--json FILE]
 
 MODEL is a directory, a GGUF file or a name of the catalogue. Each repetition times, one after the other: a plain
 read of memory, and for every number of rows the whole pass (embedding to logits of all rows, through the Python
@@ -20,17 +20,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.provenance import birth_certificate, command_line
 from draftproof.kv.cache import KVCache
 from draftproof.kv.pool import BlockPool
 from draftproof.models.base import ForwardBatch, Segment
+from draftproof.models.blocks import BlockTensor
 from draftproof.models.catalogue import resolve
 from draftproof.models.loading import load_weights
 from draftproof.models.native import NativeModel
 from draftproof.models.native.library import read_memory
-from draftproof.models.tensors import tensor_specs
+from draftproof.models.precision import Form, FormedWeights, check_form
+from draftproof.models.weights import Weights
 
 READ_BYTES = 256 << 20
 """Far more than a last-level cache holds."""
@@ -40,23 +43,31 @@ Times = dict[str, list[float]]
 
 def main() -> None:
     options = parse()
-    config, weights = load_weights(open_checkpoint(resolve(options.model)))
+    start = time.perf_counter()
+    config, stored = load_weights(open_checkpoint(resolve(options.model)))
     dtype = getattr(torch, options.dtype)
-    torch.set_num_threads(1)  # its threads would spin beside ours
+    torch.set_num_threads(options.threads)
+    weights = CountedWeights(stored, check_form(options.weights), dtype.itemsize)
     model = NativeModel(config, weights, dtype, options.threads)
+    load_s = time.perf_counter() - start
+    torch.set_num_threads(1)  # its threads would spin beside ours
     rows = [int(count) for count in options.rows.split(",")]
     times = measure(model, rows, options.context, options.repetitions)
-    weight_bytes = matrix_bytes(model)
-    results = [result(count, times, weight_bytes, dtype.itemsize) for count in rows]
+    results = [result(count, times, weights.num_bytes, weights.num_weights) for count in rows]
     read_rate = READ_BYTES / statistics.median(times["read"]) / 1e9
     report = {
         "birth_certificate": birth_certificate(command_line(), {}, vars(options)),
-        "weight_bytes": weight_bytes,
+        "load_s": load_s,
+        "weight_types": dict(weights.types),
+        "weight_bytes": weights.num_bytes,
         "memory_read_gb_per_s": read_rate,
         "results": results,
     }
-    print(f"{options.model}: {options.dtype}, {options.threads} threads, context {options.context}")
-    print(f"matrices {weight_bytes / 1e6:.0f} MB; plain read {read_rate:.1f} GB/s")
+    types = ", ".join(f"{count} {name}" for name, count in weights.types.items())
+    print(f"{options.model}: {types}; {options.dtype}, {options.threads} threads, context {options.context}")
+    print(
+        f"loaded in {load_s:.1f} s; matrices {weights.num_bytes / 1e6:.0f} MB; plain read {read_rate:.1f} GB/s"
+    )
     print(f"{'rows':>5} {'forward ms':>11} {'linears ms':>11} {'ratio':>6} {'GB/s':>6} {'GFLOP/s':>8}")
     for line in results:
         print(
@@ -74,6 +85,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("model")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
+    parser.add_argument("--weights", default="native")
     parser.add_argument("--rows", default="1,2,4,8,16")
     parser.add_argument("--context", type=int, default=200)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -119,20 +131,30 @@ def chain(num_rows: int, context: int, block_ids: list[int]) -> ForwardBatch:
     return ForwardBatch(tokens, context + rows, [Segment(block_ids, context, 0, num_rows)], rows)
 
 
-def matrix_bytes(model: NativeModel) -> int:
-    """Bytes of weights that one pass reads: all matrices, a tied embedding once, another one not at all."""
-    elements = 0
-    for spec in tensor_specs(model.config):
-        is_lookup = spec.name == "model.embed_tokens.weight" and not model.config.tie_embeddings
-        if len(spec.shape) == 2 and not is_lookup:
-            elements += spec.shape[0] * spec.shape[1]
-    return elements * model.dtype.itemsize
+class CountedWeights(FormedWeights):
+    """Counts the weights that one pass reads: all matrices, a tied embedding once, another one not at all."""
+
+    def __init__(self, weights: Weights, form: Form, itemsize: int) -> None:
+        super().__init__(weights, form)
+        self._itemsize = itemsize
+        self._is_tied = "lm_head.weight" not in weights
+        self.num_bytes = self.num_weights = 0
+
+    def __getitem__(self, name: str) -> Tensor | BlockTensor:
+        tensor = super().__getitem__(name)
+        if len(tensor.shape) == 2 and (self._is_tied or name != "model.embed_tokens.weight"):
+            count = tensor.shape[0] * tensor.shape[1]
+            self.num_weights += count
+            self.num_bytes += (
+                tensor.data.nbytes if isinstance(tensor, BlockTensor) else count * self._itemsize
+            )
+        return tensor
 
 
-def result(count: int, times: Times, weight_bytes: int, itemsize: int) -> dict[str, float]:
+def result(count: int, times: Times, weight_bytes: int, num_weights: int) -> dict[str, float]:
     forward, linears = times[f"forward {count}"], times[f"linears {count}"]
     seconds = statistics.median(linears)
-    num_flops = 2 * count * weight_bytes / itemsize
+    num_flops = 2 * count * num_weights
     return {
         "rows": count,
         "forward_ms": statistics.median(forward) * 1e3,

@@ -158,9 +158,7 @@ template <class T> class Model final : public AnyModel {
         const Rows logits{logits_.at_least(size_t(num_rows) * weights_.shape.vocab_size), size_t(weights_.shape.vocab_size)};
         auto job = [&](Team& team, int) {
             auto product = [&](const Linear& linear, const Rows& out) {
-                const int inputs = linear.num_inputs();
-                Input x = space_.input;
-                x.floats.stride = space_.stride_of(inputs), x.blocks.stride = space_.blocks_of(inputs);
+                const Input x = space_.shared_input(linear.num_inputs(), num_rows);
                 multiply(team, linear, x, num_rows, out, false);
                 team.barrier();
             };
@@ -211,17 +209,18 @@ class OneLinear {
             }
             return;
         }
-        const size_t row_blocks = storage.reads_blocks() ? inputs / BLOCK_INPUTS : 0;
-        std::vector<Int8Block> blocks(row_blocks * num_rows);
-        for (int row = 0; row < num_rows && row_blocks; ++row)
-            quantize_row(x + row * inputs, int(inputs), blocks.data() + row * row_blocks);
+        const int num_blocks = int(inputs / BLOCK_INPUTS), num_super_blocks = int(inputs / SUPER_INPUTS);
         const size_t stride = round_up(inputs, LANES);
         Floats rows(stride * num_rows);
+        std::vector<Int8Block> blocks(Int8Rows<Int8Block>::blocks_for(num_blocks, num_rows));
+        std::vector<Int8SuperBlock> super_blocks(Int8Rows<Int8SuperBlock>::blocks_for(num_super_blocks, num_rows));
+        const Input input{{rows.data(), stride},
+                          {blocks.data(), num_blocks, num_rows},
+                          {super_blocks.data(), num_super_blocks, num_rows}};
         for (int row = 0; row < num_rows; ++row) {
-            std::copy(x + row * inputs, x + (row + 1) * inputs, rows.begin() + row * stride);
-            linear_.prepare(rows.data() + row * stride);
+            std::copy(x + row * inputs, x + (row + 1) * inputs, input.floats.row(row));
+            prepare_row(input.floats.row(row), row, linear_, input);
         }
-        const Input input{{rows.data(), stride}, {blocks.data(), row_blocks}};
         auto job = [&](Team& team, int) { multiply(team, linear_, input, num_rows, {out, channels}, false); };
         Pool::instance().run(threads_, job);
     }

@@ -113,7 +113,6 @@ template <bool HasMinimum> struct BlockScales {
         if constexpr (HasMinimum) m = load_halves(from + 2 * (TILE + lane));
     }
     vecw scale(int, int) const { return d; }
-    vecw minimum(int) const { return m; }
 
     static float scale_at(const uint8_t* from, int channel, int, int) { return half_at(from, channel); }
     static float minimum_at(const uint8_t* from, int channel, int) { return half_at(from, TILE + channel); }
@@ -127,24 +126,29 @@ template <bool HasMinimum> struct BlockScales {
     }
 };
 
-// Q4_K and Q5_K: d and dmin of 256 inputs, and six-bit factors of each 32: weight = d * s * integer - dmin * m.
+// Q4_K and Q5_K: d and dmin of 256 inputs, and six-bit factors of each 32: weight = d * s * integer - dmin * t.
+// Factors t lie four a channel, as `dot4` takes them.
 struct SuperScales {
     static constexpr int SUBS = 8, SCALES_PER_SUB = 1, BYTES = 4 * TILE + 2 * SUBS * TILE;
     static constexpr bool HAS_MINIMUM = true;
 
     const uint8_t* factors;
-    vecw d, negative_dmin;
+    int lane;
+    vecw d;
     SuperScales(const uint8_t* from, int lane)
-        : factors(from + 4 * TILE + lane), d(load_halves(from + 2 * lane)),
-          negative_dmin(-load_halves(from + 2 * (TILE + lane))) {}
-    vecw scale(int sub, int) const { return d * load_integers<bytew>(factors + sub * TILE); }
-    vecw minimum(int sub) const { return negative_dmin * load_integers<bytew>(factors + (SUBS + sub) * TILE); }
+        : factors(from + 4 * TILE), lane(lane), d(load_halves(from + 2 * lane)) {}
+    vecw scale(int sub, int) const { return d * load_integers<bytew>(factors + sub * TILE + lane); }
+    vecw dmin() const { return load_halves(factors - 2 * TILE + 2 * lane); }
+    intw minimum_factors(int four) const { return load<intw>(factors + (SUBS + 4 * four) * TILE + 4 * lane); }
 
+    static int minimum_factor_at(int channel, int sub) {
+        return 4 * TILE + (SUBS + sub / 4 * 4) * TILE + 4 * channel + sub % 4;
+    }
     static float scale_at(const uint8_t* from, int channel, int sub, int) {
         return half_at(from, channel) * float(from[4 * TILE + sub * TILE + channel]);
     }
     static float minimum_at(const uint8_t* from, int channel, int sub) {
-        return -half_at(from, TILE + channel) * float(from[4 * TILE + (SUBS + sub) * TILE + channel]);
+        return -half_at(from, TILE + channel) * float(from[minimum_factor_at(channel, sub)]);
     }
 
     static void put(uint8_t* to, int channel, const uint8_t* block) {
@@ -160,7 +164,7 @@ struct SuperScales {
                 minimum = uint8_t((packed[sub + 4] >> 4) | (packed[sub] >> 6) << 4);
             }
             to[4 * TILE + sub * TILE + channel] = scale;
-            to[4 * TILE + (SUBS + sub) * TILE + channel] = minimum;
+            to[minimum_factor_at(channel, sub)] = minimum;
         }
     }
     static bool is_finite(const uint8_t* from, int channel) {
@@ -177,7 +181,6 @@ struct SignedScales {
     vecw d;
     SignedScales(const uint8_t* from, int lane) : factors(from + 2 * TILE + lane), d(load_halves(from + 2 * lane)) {}
     vecw scale(int sub, int half) const { return d * load_integers<sbytew>(factors + (2 * sub + half) * TILE); }
-    vecw minimum(int) const { return vecw{}; }
 
     static float scale_at(const uint8_t* from, int channel, int sub, int half) {
         return half_at(from, channel) * float(int8_t(from[2 * TILE + (2 * sub + half) * TILE + channel]));
@@ -197,6 +200,7 @@ template <class ScalesOf, int BitsOf, int OffsetOf, int FileBytes> struct Format
     static constexpr int BITS = BitsOf, OFFSET = OffsetOf, FILE_BYTES = FileBytes;
     static constexpr int INPUTS = Scales::SUBS * BLOCK_INPUTS;
     static constexpr int PAYLOAD = payload_bytes<BITS>();
+    static constexpr bool IS_SUPER = Scales::SUBS > 1;
     static constexpr int UNIT_BYTES = Scales::BYTES + Scales::SUBS * PAYLOAD;
 };
 

@@ -12,37 +12,58 @@ typedef int8_t char8 __attribute__((vector_size(8)));
 
 inline int32_t sum_lanes(int8v v) { return v[0] + v[1] + v[2] + v[3] + v[4] + v[5] + v[6] + v[7]; }
 
-// 32 floats to one block: scale = largest magnitude / 127, values rounded to nearest, ties to even. A block with a
-// NaN or an infinity gets the scale NaN, so that it spoils its own row and no other.
-inline void quantize_block(const float* x, Int8Block& to) {
-    vec8 parts[4];
+// Floats to a block, but for its sums: scale = largest magnitude / 127, values rounded to nearest, ties to even. A
+// block with a NaN or an infinity gets the scale NaN, so that it spoils its own row and no other.
+template <class B> inline void quantize_values(const float* x, B& to) {
+    constexpr int SIZE = sizeof to.values;
     int8v largest = {};
-    for (int part = 0; part < 4; ++part) {
-        parts[part] = load<vec8>(x + part * LANES);
-        const int8v magnitude = (int8v)parts[part] & 0x7fffffff;  // as integers these are ordered, NaN above all
+    for (int k = 0; k < SIZE; k += LANES) {
+        const int8v magnitude = load<int8v>(x + k) & 0x7fffffff;  // as integers these are ordered, NaN above all
         largest = magnitude > largest ? magnitude : largest;
     }
     int32_t bits = 0;
     for (int lane = 0; lane < LANES; ++lane) bits = largest[lane] > bits ? largest[lane] : bits;
     const float magnitude = load<float>(&bits);
-    if (!(magnitude >= SMALLEST_BLOCK && bits < 0x7f800000)) {
-        to = {};
-        if (bits >= 0x7f800000) to.scale = to.scaled_sum = std::numeric_limits<float>::quiet_NaN();
-        return;
+    const bool is_finite = bits < 0x7f800000;
+    const bool has_values = is_finite && magnitude >= SMALLEST_BLOCK;
+    to.scale = has_values ? magnitude / INT8_LIMIT : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    const vec8 inverse = splat<vec8>(has_values ? INT8_LIMIT / magnitude : 0.0f), rounder = splat<vec8>(ROUNDER);
+    for (int k = 0; k < SIZE; k += 2 * LANES) {
+        int8v sum = {};
+        for (int part = 0; part < 2 * LANES; part += LANES) {
+            int8v values = (int8v)(load<vec8>(x + k + part) * inverse + rounder) - (int8v)rounder;
+            if (!is_finite) values = int8v{};
+            store(to.values + k + part, __builtin_convertvector(values, char8));
+            sum = sum + values;
+        }
+        to.half_sums[k / (2 * LANES)] = int16_t(sum_lanes(sum));
     }
-    const vec8 inverse = splat<vec8>(INT8_LIMIT / magnitude), rounder = splat<vec8>(ROUNDER);
-    int8v values[4];
-    for (int part = 0; part < 4; ++part) {
-        values[part] = (int8v)(parts[part] * inverse + rounder) - (int8v)rounder;
-        store(to.values + part * LANES, __builtin_convertvector(values[part], char8));
-    }
-    to.scale = magnitude / INT8_LIMIT;
-    to.low_sum = sum_lanes(values[0] + values[1]), to.high_sum = sum_lanes(values[2] + values[3]);
-    to.scaled_sum = to.scale * float(to.low_sum + to.high_sum);
 }
 
-inline void quantize_row(const float* x, int size, Int8Block* to) {
-    for (int k = 0; k < size; k += BLOCK_INPUTS) quantize_block(x + k, *to++);
+inline void quantize(const float* x, Int8Block& to) {
+    quantize_values(x, to);
+    to.scaled_sum = to.scale * float(to.half_sums[0] + to.half_sums[1]);
+}
+
+inline void quantize(const float* x, Int8SuperBlock& to) {
+    quantize_values(x, to);
+    for (int sub = 0; sub < Int8SuperBlock::SUBS; ++sub) {
+        const int sum = to.half_sums[2 * sub] + to.half_sums[2 * sub + 1];
+        to.sums_low[sub] = int8_t(sum & (SUM_STEP - 1)), to.sums_high[sub] = int8_t(sum >> 6);
+    }
+}
+
+template <class B> inline void quantize_row(const float* x, int row, const Int8Rows<B>& to) {
+    B* block = to.row(row);
+    const int step = to.rows_in_group(row);
+    for (int index = 0; index < to.num_blocks; ++index, x += sizeof block->values) quantize(x, block[index * step]);
+}
+
+// Makes of a row of floats all forms that `linear` reads; the floats themselves may change.
+inline void prepare_row(float* x, int row, const Linear& linear, const Input& to) {
+    if (linear.reads(Reads::blocks)) quantize_row(x, row, to.blocks);
+    if (linear.reads(Reads::super_blocks)) quantize_row(x, row, to.super_blocks);
+    linear.prepare(x);
 }
 
 // acc plus, in each lane, the products of its four unsigned bytes of `w` with the four signed bytes of `x`. Exact.

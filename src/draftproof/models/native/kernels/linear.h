@@ -24,27 +24,52 @@ struct Rows {
     float* row(int index) const { return data + size_t(index) * stride; }
 };
 
-constexpr int BLOCK_INPUTS = 32;
+constexpr int BLOCK_INPUTS = 32, SUPER_INPUTS = 256;
 
-// Neighbouring activations as integers: value k is scale * values[k] (`quantize_row`).
+// Neighbouring activations as integers, one scale for all: value k is scale * values[k] (int8.h).
 struct Int8Block {
     int8_t values[BLOCK_INPUTS];
-    float scale, scaled_sum;      // scaled_sum = scale * float(low_sum + high_sum)
-    int32_t low_sum, high_sum;    // of the first and of the last sixteen values
+    float scale, scaled_sum;  // scale * float(sum of all values)
+    int16_t half_sums[2];     // of each sixteen values
 };
 
-// Rows of whole blocks: `stride` blocks from one to the next.
-struct Int8Rows {
-    Int8Block* data;
-    size_t stride;
-    Int8Block* row(int index) const { return data + size_t(index) * stride; }
+// The same for the types whose scales come in two levels.
+struct Int8SuperBlock {
+    static constexpr int SUBS = SUPER_INPUTS / BLOCK_INPUTS;
+    int8_t values[SUPER_INPUTS];
+    float scale;
+    int16_t half_sums[2 * SUBS];
+    int8_t sums_low[SUBS], sums_high[SUBS];  // of each 32 values: high * SUM_STEP + low, low from 0 on
+};
+constexpr int SUM_STEP = 64;
+
+constexpr int ROW_GROUP = 12;  // rows whose blocks lie together, at most
+
+// Rows of whole blocks, in groups of nearly equal size: in a group, block by block, the block of each of its rows.
+template <class B> struct Int8Rows {
+    B* data;
+    int num_blocks, num_rows, group;  // blocks of a row, all rows, rows of a group
+
+    Int8Rows(B* data, int num_blocks, int num_rows) : data(data), num_blocks(num_blocks), num_rows(num_rows) {
+        const int num_groups = (num_rows + ROW_GROUP - 1) / ROW_GROUP;
+        group = num_groups ? (num_rows + num_groups - 1) / num_groups : 0;
+    }
+    static size_t blocks_for(int num_blocks, int num_rows) {  // products may read beyond the last row
+        return size_t(num_blocks) * num_rows + ROW_GROUP;
+    }
+    int rows_in_group(int row) const { return std::min(group, num_rows - row / group * group); }
+    // First block of a row; the next one is rows_in_group(row) further.
+    B* row(int row) const { return data + size_t(row / group) * group * num_blocks + row % group; }
 };
 
-// Rows as a product reads them; which of the two forms is filled is told by the storage.
+// What a product reads of its rows: floats, or integers with a scale for so many.
+enum class Reads { floats, blocks, super_blocks };
+
+// Rows as products read them; which forms are filled is told by the storages.
 struct Input {
     Rows floats;
-    Int8Rows blocks;
-    Input from(int row) const { return {{floats.row(row), floats.stride}, {blocks.row(row), blocks.stride}}; }
+    Int8Rows<Int8Block> blocks;
+    Int8Rows<Int8SuperBlock> super_blocks;
 };
 
 // Where results go: channel 0 of row 0, and what is added to them first.
@@ -77,7 +102,7 @@ class Storage {
     Storage(int inputs, int channels) : num_inputs(inputs), num_channels(channels) {}
     virtual ~Storage() = default;
 
-    virtual bool reads_blocks() const = 0;   // of the Input; else its floats
+    virtual Reads reads() const = 0;         // which part of the Input
     virtual void prepare(float*) const {}    // makes a row of floats into what `multiply` reads of them, in place
     virtual int num_panels() const = 0;      // of channels: the parts that threads share
     virtual void multiply(int first_panel, int last_panel, const Input& x, int num_rows, const Target& to) const = 0;
@@ -101,17 +126,13 @@ struct Linear {
 
     int num_inputs() const { return pieces.front().storage->num_inputs; }
     void prepare(float* row) const {  // once per row: what reads floats is of one type
-        const auto reads_floats = [](const Piece& piece) { return !piece.storage->reads_blocks(); };
+        const auto reads_floats = [](const Piece& piece) { return piece.storage->reads() == Reads::floats; };
         const auto piece = std::find_if(pieces.begin(), pieces.end(), reads_floats);
         if (piece != pieces.end()) piece->storage->prepare(row);
     }
-    bool reads_blocks() const { return any(true); }
-    bool reads_floats() const { return any(false); }
-
-  private:
-    bool any(bool blocks) const {
+    bool reads(Reads form) const {
         for (const Piece& piece : pieces)
-            if (piece.storage->reads_blocks() == blocks) return true;
+            if (piece.storage->reads() == form) return true;
         return false;
     }
 };

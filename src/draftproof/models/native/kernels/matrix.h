@@ -87,7 +87,7 @@ template <class T> class Matrix final : public Storage {
         std::memset(data + (panels_ - 1) * panel, 0, panel * sizeof(int32_t));
     }
 
-    bool reads_blocks() const override { return false; }
+    Reads reads() const override { return Reads::floats; }
     void prepare(float* row) const override { Word<T>::to_factors(row, num_inputs); }
     int num_panels() const override { return panels_; }
     void multiply(int first, int last, const Input& x, int num_rows, const Target& to) const override;

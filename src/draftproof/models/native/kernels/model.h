@@ -88,13 +88,6 @@ struct Workspace {
     Rows branch;                          // what attention or MLP gave, before it is added
     Rows scores, visit_gate_up, visited;  // of experts: by row, by visit, by visit
     Routing routing;
-    Input input;  // of the next product, where threads share the making of it
-
-    // What each thread has to itself.
-    struct Own {
-        Input input;
-        float* queries;
-    };
 
     void prepare(const Weights& w, int num_rows, int num_logit_rows) {
         const Shape& s = w.shape;
@@ -110,34 +103,48 @@ struct Workspace {
         visited = rows(visited_, num_visits, s.hidden_size);
         const int visit_inputs = std::max(s.hidden_size, expert_size);
         visit_floats_ = rows(visit_input_, num_visits, visit_inputs).data;
-        visit_blocks_ = visit_blocks_buffer_.at_least(num_visits * blocks_of(visit_inputs) + 1);
+        visit_blocks_ = visit_blocks_buffer_.at_least(
+            Int8Rows<Int8Block>::blocks_for(visit_inputs / BLOCK_INPUTS, int(num_visits)));
+        visit_super_blocks_ = visit_super_blocks_buffer_.at_least(
+            Int8Rows<Int8SuperBlock>::blocks_for(visit_inputs / SUPER_INPUTS, int(num_visits)));
         const int widest = std::max({s.hidden_size, w.q_size, s.intermediate_size});
         const int most = std::max(num_rows, num_logit_rows);
-        input = {rows(input_, most, widest), {blocks_.at_least(most * blocks_of(widest)), blocks_of(widest)}};
+        input_rows_ = rows(input_, most, widest).data;
+        input_blocks_ = blocks_.at_least(Int8Rows<Int8Block>::blocks_for(widest / BLOCK_INPUTS, most));
+        input_super_blocks_ = super_blocks_.at_least(Int8Rows<Int8SuperBlock>::blocks_for(widest / SUPER_INPUTS, most));
         const int group = s.num_heads / s.num_kv_heads;
         const size_t queries = Queries::floats(std::max(group, QUERY_TILE), s.head_dim);
         own_floats_count_ = round_up(std::max(OWN_FLOATS, stride_of(widest)), 16);
         own_stride_ = round_up(own_floats_count_ + queries, 16);
-        own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + 1;
+        own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + ROW_GROUP;
+        own_super_blocks_stride_ = own_floats_count_ / SUPER_INPUTS + ROW_GROUP;
         own_floats_ = own_floats_buffer_.at_least(own_stride_ * s.num_threads);
         own_blocks_ = own_blocks_buffer_.at_least(own_blocks_stride_ * s.num_threads);
+        own_super_blocks_ = own_super_blocks_buffer_.at_least(own_super_blocks_stride_ * s.num_threads);
     }
 
-    // Memory of one thread for rows of that many inputs.
-    Own own(int thread, int num_inputs) const {
-        float* floats = own_floats_ + thread * own_stride_;
-        Int8Block* blocks = own_blocks_ + thread * own_blocks_stride_;
-        return {{{floats, stride_of(num_inputs)}, {blocks, blocks_of(num_inputs)}}, floats + own_floats_count_};
+    // Memory for the rows of one product: shared, or a thread's own.
+    Input shared_input(int num_inputs, int num_rows) const {
+        return {{input_rows_, stride_of(num_inputs)},
+                {input_blocks_, num_inputs / BLOCK_INPUTS, num_rows},
+                {input_super_blocks_, num_inputs / SUPER_INPUTS, num_rows}};
     }
+    Input own_input(int thread, int num_inputs, int num_rows) const {
+        return {{own_floats_ + thread * own_stride_, stride_of(num_inputs)},
+                {own_blocks_ + thread * own_blocks_stride_, num_inputs / BLOCK_INPUTS, num_rows},
+                {own_super_blocks_ + thread * own_super_blocks_stride_, num_inputs / SUPER_INPUTS, num_rows}};
+    }
+    float* own_queries(int thread) const { return own_floats_ + thread * own_stride_ + own_floats_count_; }
 
     // Memory for the inputs of one expert, whose visits begin at `first`.
-    Input visit_input(int num_inputs, int first) const {
+    Input visit_input(int num_inputs, int first, int num_rows) const {
+        const int num_blocks = num_inputs / BLOCK_INPUTS, num_super_blocks = num_inputs / SUPER_INPUTS;
         return {{visit_floats_ + first * stride_of(num_inputs), stride_of(num_inputs)},
-                {visit_blocks_ + first * blocks_of(num_inputs), blocks_of(num_inputs)}};
+                {visit_blocks_ + size_t(first) * num_blocks, num_blocks, num_rows},
+                {visit_super_blocks_ + size_t(first) * num_super_blocks, num_super_blocks, num_rows}};
     }
 
     static size_t stride_of(int size) { return round_up(size, 64) + 16; }
-    static size_t blocks_of(int size) { return (size + BLOCK_INPUTS - 1) / BLOCK_INPUTS; }
 
   private:
     static Rows rows(Buffer<float>& buffer, size_t num_rows, int size) {
@@ -146,9 +153,11 @@ struct Workspace {
     Buffer<float> hidden_, qkv_, attended_, gate_up_, input_, own_floats_buffer_;
     Buffer<float> branch_, scores_, visit_gate_up_, visited_, visit_input_;
     Buffer<Int8Block> blocks_, own_blocks_buffer_, visit_blocks_buffer_;
-    size_t own_floats_count_, own_stride_, own_blocks_stride_;
-    float *own_floats_, *visit_floats_;
-    Int8Block *own_blocks_, *visit_blocks_;
+    Buffer<Int8SuperBlock> super_blocks_, own_super_blocks_buffer_, visit_super_blocks_buffer_;
+    size_t own_floats_count_, own_stride_, own_blocks_stride_, own_super_blocks_stride_;
+    float *input_rows_, *own_floats_, *visit_floats_;
+    Int8Block *input_blocks_, *own_blocks_, *visit_blocks_;
+    Int8SuperBlock *input_super_blocks_, *own_super_blocks_, *visit_super_blocks_;
 };
 
 // One pass: what every thread of the team needs.
@@ -171,7 +180,7 @@ template <class T> class Forward {
                 for (int index = first; index < last; ++index) write_cache(layer, index);
             });
             team.barrier();
-            float* queries = space_.own(thread, 0).queries;
+            float* queries = space_.own_queries(thread);
             team.share(int(plan_.items.size()), [&](int first, int last) {
                 for (int item = first; item < last; ++item) attend_item(layer, plan_.items[item], queries);
             });
@@ -269,11 +278,10 @@ template <class T> class Forward {
         team.share(int(routing.visits.size()), [&](int first, int last) {
             for (int visit = first; visit < last; ++visit) {
                 const int expert = routing.visits[visit].expert, base = routing.first_visit[expert];
-                const Input input = space_.visit_input(num_inputs, base);
+                const Input input = space_.visit_input(num_inputs, base, routing.num_visits(expert));
                 float* floats = input.floats.row(visit - base);
                 make(visit, floats);
-                if (experts[expert].reads_blocks()) quantize_row(floats, num_inputs, input.blocks.row(visit - base));
-                experts[expert].prepare(floats);
+                prepare_row(floats, visit - base, experts[expert], input);
             }
         });
         std::vector<Product> products;
@@ -281,7 +289,7 @@ template <class T> class Forward {
             const int first = routing.first_visit[expert], num_rows = routing.num_visits(expert);
             if (num_rows == 0) continue;
             const Rows to{out.row(first), out.stride};
-            products.push_back({&experts[expert], space_.visit_input(num_inputs, first), num_rows, to, false});
+            products.push_back({&experts[expert], space_.visit_input(num_inputs, first, num_rows), num_rows, to, false});
         }
         team.barrier();
         multiply(team, products.data(), int(products.size()));
@@ -309,14 +317,14 @@ template <class T> class Forward {
     void apply(Team& team, int thread, const Linear& linear, int num_rows, const Rows& out, bool is_added, Make make) {
         const int num_inputs = linear.num_inputs();
         const bool is_own = num_rows * space_.stride_of(num_inputs) <= OWN_FLOATS || num_rows == 1;
-        const Input own = space_.own(thread, num_inputs).input, input = is_own ? own : space_.input;
-        const bool keeps_floats = linear.reads_floats(), makes_blocks = linear.reads_blocks();
+        const Input own = space_.own_input(thread, num_inputs, num_rows);
+        const Input input = is_own ? own : space_.shared_input(num_inputs, num_rows);
+        const bool keeps_floats = linear.reads(Reads::floats);
         const auto fill = [&](int first, int last) {
             for (int row = first; row < last; ++row) {
                 float* floats = keeps_floats ? input.floats.row(row) : own.floats.data;
                 make(row, floats);
-                if (makes_blocks) quantize_row(floats, num_inputs, input.blocks.row(row));
-                linear.prepare(floats);
+                prepare_row(floats, row, linear, input);
             }
         };
         if (is_own) {

@@ -1,21 +1,25 @@
 // A weight matrix in one of GGUF's quantised types, and its product with rows of int8 activations.
 //
-// The number that is promised for output channel n and row r, whatever the number of rows, threads or lanes:
-//   acc starts at zero; the inputs are taken in blocks of 32 with rising k (Q6_K: in halves of 16);
-//   dot = the exact sum of (integer of the weight - offset) * integer of the activation;
-//   acc = fma(float(dot), scale of the weight * scale of the activation, acc);
-//   where the type has minima, acc = fma(minimum, scaled sum of the activation, acc) follows;
-//   the bias, where there is one, is added last.
-// The scale of a weight is its block's d times its factor, exact in float32, as dequantisation has it.
+// The number that is promised for output channel n and row r, whatever the number of rows, threads or lanes. Integers
+// of weights have their type's offset subtracted; `dot` is an exact sum of products of integers; a weight's scale is
+// its block's d times its factor, exact in float32, as dequantisation has it. Inputs are taken with rising k.
+//   Types with blocks of 32: for each block
+//     acc = fma(float(dot), scale of the weight * scale of the activation, acc), from zero on, then, where the type
+//     has minima, acc = fma(minimum, scaled sum of the activation, acc).
+//   K-quants, with blocks of 256: for each 32 inputs (Q6_K: 16), part = fma(float(dot), scale of the weight, part),
+//     from zero on; in Q4_K and Q5_K then part = fma(float(dot of minimum factors and sums of 32), -dmin, part);
+//     acc = fma(part, scale of the activation, acc), from zero on.
+//   The bias, where there is one, is added last.
 #pragma once
 
 #include <algorithm>
+#include <tuple>
+#include <type_traits>
 
 #include "formats.h"
 
 namespace dp {
 
-constexpr int MAX_TILE_ROWS = 16;              // rows for which a sub-block is unpacked once
 constexpr size_t TILE_GROUP_BYTES = 256 << 10;  // tiles that rows are multiplied with while they lie in the cache
 constexpr size_t PREFETCH_BYTES = 4096;        // how far ahead memory is asked for weights
 
@@ -28,7 +32,7 @@ template <class F> class Quantized final : public Storage {
         data_ = static_cast<uint8_t*>(arena.take(tiles_ * tile_bytes_ + PREFETCH_BYTES));
     }
 
-    bool reads_blocks() const override { return true; }
+    Reads reads() const override { return F::IS_SUPER ? Reads::super_blocks : Reads::blocks; }
     int num_panels() const override { return tiles_; }
     void multiply(int first, int last, const Input& x, int num_rows, const Target& to) const override;
     void read_channel(int channel, float* weights) const override;
@@ -40,9 +44,13 @@ template <class F> class Quantized final : public Storage {
     const uint8_t* unit(int tile, int index) const { return data_ + tile * tile_bytes_ + size_t(index) * F::UNIT_BYTES; }
 
   private:
+    typedef std::conditional_t<F::IS_SUPER, Int8SuperBlock, Int8Block> Block;
+
     template <int R>
-    void multiply_tile(int tile, const Int8Rows& x, int first_row, int num_rows, const Target& to) const;
-    void multiply_rows(int tile, const Int8Rows& x, int first_row, int num_rows, const Target& to) const;
+    void multiply_tile(int tile, const Int8Rows<Block>& x, int first_row, const Target& to) const;
+    // Adds to acc what one unit gives to each of R rows.
+    template <int R> static void multiply_unit(const uint8_t* unit, const Block* x, int lane, vecw (&acc)[R]);
+    void multiply_group(int tile, const Int8Rows<Block>& x, int first_row, const Target& to) const;
     bool pack_tile(int tile, const uint8_t* source);
 
     int tiles_, units_;
@@ -50,54 +58,88 @@ template <class F> class Quantized final : public Storage {
     uint8_t* data_;
 };
 
-// One tile times R rows, of which num_rows are wanted.
 template <class F>
 template <int R>
-[[gnu::noinline]] void Quantized<F>::multiply_tile(int tile, const Int8Rows& x, int first_row, int num_rows,
-                                                   const Target& to) const {
+[[gnu::always_inline]] inline void Quantized<F>::multiply_unit(const uint8_t* unit, const Block* x, int lane,
+                                                               vecw (&acc)[R]) {
     typedef typename F::Scales Scales;
+    constexpr int PER_SUB = Scales::SCALES_PER_SUB;
+    const Scales scales(unit, lane);
+    vecw part[R];
+    if constexpr (F::IS_SUPER) {
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) part[r] = vecw{};
+    }
+    for (int line = 0; line < Scales::BYTES; line += LINE_BYTES) __builtin_prefetch(unit + PREFETCH_BYTES + line);
+    const uint8_t* payload = unit + Scales::BYTES;
+    for (int sub = 0; sub < Scales::SUBS; ++sub, payload += F::PAYLOAD) {
+#pragma GCC unroll 16
+        for (int line = 0; line < F::PAYLOAD; line += LINE_BYTES) __builtin_prefetch(payload + PREFETCH_BYTES + line);
+        intw w[GROUPS], dots[R];
+        unpack<F::BITS>(payload, lane, w);
+#pragma GCC unroll 2
+        for (int half = 0; half < PER_SUB; ++half) {
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                dots[r] = intw{};
+                if constexpr (F::OFFSET != 0) {
+                    const int16_t* sums = x[r].half_sums + 2 * sub;
+                    dots[r] = -F::OFFSET * (PER_SUB == 2 ? sums[half] : sums[0] + sums[1]) - intw{};
+                }
+            }
+#pragma GCC unroll 8
+            for (int group = half * GROUPS / PER_SUB; group < (half + 1) * GROUPS / PER_SUB; ++group)
+#pragma GCC unroll 16
+                for (int r = 0; r < R; ++r)
+                    dots[r] = dot4<F::BITS == 8>(dots[r], w[group],
+                                                 load<int32_t>(x[r].values + sub * BLOCK_INPUTS + 4 * group));
+            const vecw scale = scales.scale(sub, half);
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                const vecw dot = __builtin_convertvector(dots[r], vecw);
+                if constexpr (F::IS_SUPER) {
+                    part[r] = fma(dot, scale, part[r]);
+                } else {
+                    acc[r] = fma(dot, scale * splat<vecw>(x[r].scale), acc[r]);
+                    if constexpr (Scales::HAS_MINIMUM) acc[r] = fma(scales.m, splat<vecw>(x[r].scaled_sum), acc[r]);
+                }
+            }
+        }
+    }
+    if constexpr (F::IS_SUPER) {
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+            if constexpr (Scales::HAS_MINIMUM) {
+                intw low = {}, high = {};
+#pragma GCC unroll 2
+                for (int four = 0; four < 2; ++four) {
+                    const intw factors = scales.minimum_factors(four);
+                    low = dot4<false>(low, factors, load<int32_t>(x[r].sums_low + 4 * four));
+                    high = dot4<false>(high, factors, load<int32_t>(x[r].sums_high + 4 * four));
+                }
+                part[r] = fma(__builtin_convertvector(high * SUM_STEP + low, vecw), -scales.dmin(), part[r]);
+            }
+            acc[r] = fma(part[r], splat<vecw>(x[r].scale), acc[r]);
+        }
+    }
+}
+
+// One tile times the group of rows that begins with `first_row`, of which there are R at most.
+template <class F>
+template <int R>
+[[gnu::noinline]] void Quantized<F>::multiply_tile(int tile, const Int8Rows<Block>& x, int first_row,
+                                                   const Target& to) const {
     alignas(LINE_BYTES) float sums[R][TILE];
-    const Int8Block* rows[R];
-    for (int r = 0; r < R; ++r) rows[r] = x.row(first_row + std::min(r, num_rows - 1));
+    const int num_rows = x.rows_in_group(first_row);
     for (int lane = 0; lane < TILE; lane += WIDE) {
         vecw acc[R];
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) acc[r] = vecw{};
+        const Block* block = x.row(first_row);
         const uint8_t* from = unit(tile, 0);
-        for (int index = 0; index < units_; ++index, from += F::UNIT_BYTES) {
-            const Scales scales(from, lane);
-            for (int line = 0; line < Scales::BYTES; line += LINE_BYTES) __builtin_prefetch(from + PREFETCH_BYTES + line);
-            const uint8_t* payload = from + Scales::BYTES;
-            for (int sub = 0; sub < Scales::SUBS; ++sub, payload += F::PAYLOAD) {
+        for (int index = 0; index < units_; ++index, from += F::UNIT_BYTES, block += num_rows)
+            multiply_unit<R>(from, block, lane, acc);
 #pragma GCC unroll 16
-                for (int line = 0; line < F::PAYLOAD; line += LINE_BYTES)
-                    __builtin_prefetch(payload + PREFETCH_BYTES + line);
-                const int block = index * Scales::SUBS + sub;
-                intw w[GROUPS];
-                unpack<F::BITS>(payload, lane, w);
-                const vecw scale = scales.scale(sub, 0), high_scale = scales.scale(sub, Scales::SCALES_PER_SUB - 1);
-                const vecw minimum = scales.minimum(sub);
-#pragma GCC unroll 16
-                for (int r = 0; r < R; ++r) {
-                    const Int8Block& b = rows[r][block];
-                    const auto dot = [&](intw sum, int group) __attribute__((always_inline)) {
-                        return dot4<F::BITS == 8>(sum, w[group], load<int32_t>(b.values + 4 * group));
-                    };
-                    const auto start = [](int32_t sum) { return -F::OFFSET * sum - intw{}; };
-                    const auto add = [&](intw sum, vecw s) __attribute__((always_inline)) {
-                        acc[r] = fma(__builtin_convertvector(sum, vecw), s * splat<vecw>(b.scale), acc[r]);
-                    };
-                    intw sum = start(Scales::SCALES_PER_SUB == 1 ? b.low_sum + b.high_sum : b.low_sum);
-#pragma GCC unroll 4
-                    for (int group = 0; group < GROUPS / 2; ++group) sum = dot(sum, group);
-                    if constexpr (Scales::SCALES_PER_SUB == 2) add(sum, scale), sum = start(b.high_sum);
-#pragma GCC unroll 4
-                    for (int group = GROUPS / 2; group < GROUPS; ++group) sum = dot(sum, group);
-                    add(sum, high_scale);
-                    if constexpr (Scales::HAS_MINIMUM) acc[r] = fma(minimum, splat<vecw>(b.scaled_sum), acc[r]);
-                }
-            }
-        }
         for (int r = 0; r < R; ++r) store(sums[r] + lane, acc[r]);
     }
     const int channel = tile * TILE, count = std::min(TILE, num_channels - channel);
@@ -105,25 +147,26 @@ template <int R>
 }
 
 template <class F>
-void Quantized<F>::multiply_rows(int tile, const Int8Rows& x, int first_row, int num_rows, const Target& to) const {
-    switch (num_rows) {
-        case 1: return multiply_tile<1>(tile, x, first_row, num_rows, to);
-        case 2: return multiply_tile<2>(tile, x, first_row, num_rows, to);
-        case 3: case 4: return multiply_tile<4>(tile, x, first_row, num_rows, to);
-        case 5: case 6: return multiply_tile<6>(tile, x, first_row, num_rows, to);
-        case 7: case 8: return multiply_tile<8>(tile, x, first_row, num_rows, to);
-        default: return multiply_tile<MAX_TILE_ROWS>(tile, x, first_row, num_rows, to);
+void Quantized<F>::multiply_group(int tile, const Int8Rows<Block>& x, int first_row, const Target& to) const {
+    switch (x.rows_in_group(first_row)) {
+        case 1: return multiply_tile<1>(tile, x, first_row, to);
+        case 2: return multiply_tile<2>(tile, x, first_row, to);
+        case 3: case 4: return multiply_tile<4>(tile, x, first_row, to);
+        case 5: case 6: return multiply_tile<6>(tile, x, first_row, to);
+        case 7: case 8: return multiply_tile<8>(tile, x, first_row, to);
+        default: return multiply_tile<ROW_GROUP>(tile, x, first_row, to);
     }
 }
 
 template <class F>
 void Quantized<F>::multiply(int first, int last, const Input& x, int num_rows, const Target& to) const {
-    int group = 1;  // few rows: tile by tile, as they lie in memory
-    if (num_rows > MAX_TILE_ROWS) group = std::max(1, int(TILE_GROUP_BYTES / tile_bytes_));
-    for (int tile = first; tile < last; tile += group)
-        for (int row = 0; row < num_rows; row += MAX_TILE_ROWS)
-            for (int member = tile; member < std::min(tile + group, last); ++member)
-                multiply_rows(member, x.blocks, row, std::min(MAX_TILE_ROWS, num_rows - row), to);
+    const Int8Rows<Block>& rows = std::get<const Int8Rows<Block>&>(std::tie(x.blocks, x.super_blocks));
+    int size = 1;  // few rows: tile by tile, as they lie in memory
+    if (num_rows > ROW_GROUP) size = std::max(1, int(TILE_GROUP_BYTES / tile_bytes_));
+    for (int tile = first; tile < last; tile += size)
+        for (int row = 0; row < num_rows; row += rows.group)
+            for (int member = tile; member < std::min(tile + size, last); ++member)
+                multiply_group(member, rows, row, to);
 }
 
 // The weights of one channel as dequantisation gives them.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "matrix.h"
@@ -55,44 +56,60 @@ template <class T> Floats Matrix<T>::reference(const Floats& x) const {
     return out;
 }
 
-inline Int8Block reference_block(const float* x) {
-    Int8Block block{};
-    float largest = 0.0f;
-    for (int k = 0; k < BLOCK_INPUTS; ++k) {
-        if (!std::isfinite(x[k])) {
-            block.scale = block.scaled_sum = std::numeric_limits<float>::quiet_NaN();
-            return block;
+// `size` activations as integers.
+struct ReferenceBlock {
+    float scale;
+    std::vector<int> values;
+
+    ReferenceBlock(const float* x, int size) : scale(0.0f), values(size, 0) {
+        float largest = 0.0f;
+        for (int k = 0; k < size; ++k) {
+            if (!std::isfinite(x[k])) {
+                scale = std::numeric_limits<float>::quiet_NaN();
+                return;
+            }
+            largest = std::max(largest, std::fabs(x[k]));
         }
-        largest = std::max(largest, std::fabs(x[k]));
+        if (largest < SMALLEST_BLOCK) return;
+        scale = largest / INT8_LIMIT;
+        for (int k = 0; k < size; ++k) values[k] = int(std::nearbyint(x[k] * (INT8_LIMIT / largest)));
     }
-    if (largest < SMALLEST_BLOCK) return block;
-    block.scale = largest / INT8_LIMIT;
-    for (int k = 0; k < BLOCK_INPUTS; ++k) {
-        block.values[k] = int8_t(std::nearbyint(x[k] * (INT8_LIMIT / largest)));
-        (k < BLOCK_INPUTS / 2 ? block.low_sum : block.high_sum) += block.values[k];
-    }
-    block.scaled_sum = block.scale * float(block.low_sum + block.high_sum);
-    return block;
-}
+    int sum(int first, int count) const { return std::accumulate(&values[first], &values[first] + count, 0); }
+};
 
 template <class F> Floats Quantized<F>::reference(const Floats& x) const {
     typedef typename F::Scales Scales;
+    constexpr int RUN = BLOCK_INPUTS / Scales::SCALES_PER_SUB;  // inputs with one scale
     Floats out(num_channels);
-    std::vector<Int8Block> blocks;
-    for (int k = 0; k < num_inputs; k += BLOCK_INPUTS) blocks.push_back(reference_block(x.data() + k));
-    for (int channel = 0; channel < num_channels; ++channel) {
-        const int lane = channel % TILE, run = BLOCK_INPUTS / Scales::SCALES_PER_SUB;
-        for (int begin = 0; begin < num_inputs; begin += run) {
-            const Int8Block& block = blocks[begin / BLOCK_INPUTS];
-            const uint8_t* from = unit(channel / TILE, begin / F::INPUTS);
-            const int sub = begin % F::INPUTS / BLOCK_INPUTS, first = begin % BLOCK_INPUTS;
-            int dot = 0;
-            for (int k = first; k < first + run; ++k)
-                dot += (get_integer<F::BITS>(from + Scales::BYTES + sub * F::PAYLOAD, lane, k) - F::OFFSET) * block.values[k];
-            const float scale = Scales::scale_at(from, lane, sub, first / 16);
-            out[channel] = std::fmaf(float(dot), scale * block.scale, out[channel]);
-            if (Scales::HAS_MINIMUM)
-                out[channel] = std::fmaf(Scales::minimum_at(from, lane, sub), block.scaled_sum, out[channel]);
+    for (int index = 0; index < units_; ++index) {
+        const ReferenceBlock block(x.data() + index * F::INPUTS, F::INPUTS);
+        for (int channel = 0; channel < num_channels; ++channel) {
+            const uint8_t* from = unit(channel / TILE, index);
+            const int lane = channel % TILE;
+            float part = 0.0f;
+            int minima = 0;
+            for (int begin = 0; begin < F::INPUTS; begin += RUN) {
+                const int sub = begin / BLOCK_INPUTS, first = begin % BLOCK_INPUTS;
+                int dot = 0;
+                for (int k = 0; k < RUN; ++k) {
+                    const uint8_t* payload = from + Scales::BYTES + sub * F::PAYLOAD;
+                    dot += (get_integer<F::BITS>(payload, lane, first + k) - F::OFFSET) * block.values[begin + k];
+                }
+                const float scale = Scales::scale_at(from, lane, sub, first / RUN);
+                if constexpr (F::IS_SUPER) {
+                    part = std::fmaf(float(dot), scale, part);
+                    if constexpr (Scales::HAS_MINIMUM)
+                        minima += from[Scales::minimum_factor_at(lane, sub)] * block.sum(begin, RUN);
+                } else {
+                    out[channel] = std::fmaf(float(dot), scale * block.scale, out[channel]);
+                    if constexpr (Scales::HAS_MINIMUM)
+                        out[channel] = std::fmaf(half_at(from, TILE + lane), block.scale * float(block.sum(0, RUN)), out[channel]);
+                }
+            }
+            if constexpr (F::IS_SUPER) {
+                if constexpr (Scales::HAS_MINIMUM) part = std::fmaf(float(minima), -half_at(from, TILE + lane), part);
+                out[channel] = std::fmaf(part, block.scale, out[channel]);
+            }
         }
     }
     return out;
