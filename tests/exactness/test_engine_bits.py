@@ -105,6 +105,38 @@ def test_speculation_changes_no_bit_of_quantised_files(name: str, types: str, tm
         assert_same_bits(loaded, generate_mix(seed, loaded.model.config.vocab_size, engine.max_len))
 
 
+QUANTIZED_MIXES = 6
+K_QUANTS = {
+    "attn_v.weight": "Q6_K",
+    "attn_output.weight": "Q5_K",
+    "ffn_down.weight": "Q6_K",
+    "output.weight": "Q6_K",
+}
+MATRICES = ("token_embd", "attn_q", "attn_k", "ffn_gate", "ffn_up")
+
+
+@pytest.mark.parametrize("name", ["llama int4", "K-quants"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_speculation_changes_no_bit_of_quantised_weights(
+    name: str, dtype: str, checkpoint_dir: Path, tmp_path: Path
+) -> None:
+    if name == "K-quants":
+        types = {f"{matrix}.weight": "Q4_K" for matrix in MATRICES} | K_QUANTS
+        spec = replace(_SMALL, hidden=256, intermediate=512, heads=8, head_dim=32)
+        loaded = load_model(write_gguf(tmp_path / "model.gguf", spec, types), dtype=dtype)
+        assert set(loaded.weight_types) == {"Q4_K", "Q5_K", "Q6_K"}
+    else:
+        family, weights = name.split()
+        loaded = load_model(checkpoint_dir / family, dtype=dtype, weights=weights)
+        assert set(loaded.weight_types) & {"Q4_0", "Q8_0"}
+    engine = Engine(loaded, EngineConfig(max_num_seqs=1))
+    assert engine.selftest.promise, engine.selftest.reason
+    offset = zlib.crc32(f"{name} {dtype}".encode())
+    for index in range(QUANTIZED_MIXES):
+        seed = SEED * 1_000_000_007 + offset + index
+        assert_same_bits(loaded, generate_mix(seed, loaded.model.config.vocab_size, engine.max_len))
+
+
 def test_generated_mixes_cover_the_space() -> None:
     """What the generator promises: over the mixes of one run every method and parameter takes part."""
     mixes = [generate_mix(SEED * 1000 + index, 384, 512) for index in range(60)]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from draftproof.kv.cache import BLOCK_SIZE
 from draftproof.models.base import ForwardBatch, LayerConfig, ModelConfig, RopeConfig, Segment
+from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, quantize
 from draftproof.models.rope import inverse_frequencies
 from draftproof.models.tensors import tensor_specs
+from support.checkpoints import random_k_quant
 
 SMALL = ModelConfig(
     architecture="LlamaForCausalLM",
@@ -48,6 +52,29 @@ def random_weights(config: ModelConfig, dtype: torch.dtype, seed: int = 0) -> di
         if spec.name.endswith("norm.weight"):
             values = 1 + 0.2 * values
         weights[spec.name] = values.to(dtype)
+    return weights
+
+
+def random_blocks(type_name: str, num_rows: int, num_columns: int, seed: int = 0) -> BlockTensor:
+    """Weights with a deviation near 1 / sqrt(num_columns). K-quants are random bytes: every factor occurs."""
+    deviation = num_columns**-0.5
+    if type_name.endswith("_K"):
+        data = random_k_quant(np.random.default_rng(seed), (num_rows, num_columns), type_name, deviation)
+        return BlockTensor(type_name, (num_rows, num_columns), torch.from_numpy(data))
+    generator = torch.Generator().manual_seed(seed)
+    return quantize(torch.randn(num_rows, num_columns, generator=generator) * deviation, type_name)
+
+
+MIXED = variant(num_heads=4, hidden_size=256, intermediate_size=512, qkv_bias=True)
+
+
+def mixed_weights(config: ModelConfig, dtype: torch.dtype) -> dict[str, Tensor | BlockTensor]:
+    """random_weights, with every quantised type in turn, and some matrices in floats between them."""
+    weights: dict[str, Tensor | BlockTensor] = dict(random_weights(config, dtype))
+    types = itertools.cycle([*sorted(KERNEL_TYPES), "float"])
+    for name, tensor in weights.items():
+        if len(tensor.shape) == 2 and (type_name := next(types)) != "float":
+            weights[name] = random_blocks(type_name, *tensor.shape, seed=len(name))
     return weights
 
 

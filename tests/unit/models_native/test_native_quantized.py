@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from draftproof.core.errors import DraftproofError
-from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, block_size, quantize
+from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, block_size
 from draftproof.models.native import NativeLinear, NativeModel, status
-from support.checkpoints import random_k_quant
-from support.native_models import SMALL, random_weights, variant
+from support.native_models import (
+    MIXED,
+    SMALL,
+    blocks_for,
+    chain,
+    decode64,
+    mixed_weights,
+    random_blocks,
+    random_tokens,
+    random_weights,
+    variant,
+)
 
 pytestmark = pytest.mark.skipif(not status().available, reason=status().reason)
 
@@ -21,17 +30,6 @@ SHAPES = [(768, 83), (256, 16), (2048, 1), (1536, 200)]
 @pytest.fixture(params=sorted(KERNEL_TYPES))
 def type_name(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-def random_blocks(type_name: str, num_rows: int, num_columns: int, seed: int = 0) -> BlockTensor:
-    """Weights with a deviation near 1 / sqrt(num_columns). K-quants are random bytes: every factor occurs."""
-    deviation = num_columns**-0.5
-    if type_name.endswith("_K"):
-        random = np.random.default_rng(seed)
-        data = random_k_quant(random, (num_rows, num_columns), type_name, deviation)
-        return BlockTensor(type_name, (num_rows, num_columns), torch.from_numpy(data))
-    generator = torch.Generator().manual_seed(seed)
-    return quantize(torch.randn(num_rows, num_columns, generator=generator) * deviation, type_name)
 
 
 def draw(*shape: int, seed: int = 1) -> torch.Tensor:
@@ -48,12 +46,12 @@ def test_packing_changes_no_weight(type_name: str, num_inputs: int, num_outputs:
 
 @pytest.mark.parametrize(("num_inputs", "num_outputs"), SHAPES)
 def test_products_are_near_those_of_the_values(type_name: str, num_inputs: int, num_outputs: int) -> None:
-    """Rows are rounded to 8 bits a block of 32: 0.6 % of the result's deviation for normally distributed rows."""
+    """Rows are rounded to 8 bits a block: for normally distributed ones 0.5 % (32) or 0.7 % (256) of the result."""
     blocks, bias = random_blocks(type_name, num_outputs, num_inputs), draw(num_outputs, seed=2)
     x = draw(40, num_inputs)
     exact = x.double() @ blocks.dequantize().double().T
     difference = NativeLinear(blocks, bias, num_threads=2)(x) - bias - exact
-    assert difference.pow(2).mean().sqrt() < 0.008 * exact.pow(2).mean().sqrt()
+    assert difference.pow(2).mean().sqrt() < 0.009 * exact.pow(2).mean().sqrt()
 
 
 def test_every_number_of_rows_equals_scalar_code(type_name: str) -> None:
@@ -112,3 +110,42 @@ def test_scales_that_are_not_finite_are_refused(type_name: str, value: float) ->
     with pytest.raises(DraftproofError) as caught:
         NativeModel(config, weights, torch.float32, 2)
     assert (caught.value.code, caught.value.field) == ("DP404", "model.embed_tokens.weight")
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return request.param
+
+
+def test_a_model_of_all_types_equals_scalar_code_whatever_the_chunks(dtype: torch.dtype) -> None:
+    weights, tokens, blocks = (
+        mixed_weights(MIXED, dtype),
+        random_tokens(75, MIXED.vocab_size, 1),
+        blocks_for(75, 0),
+    )
+    batch = chain(tokens, 0, blocks)
+    for num_threads in (1, 2, 3):
+        model = NativeModel(MIXED, weights, dtype, num_threads)
+        if num_threads == 1:
+            expected = model.forward_reference(batch, model.new_cache(24))
+        for step in (1, 2, 5, 7, 12, 13, 25, 75):
+            cache = model.new_cache(24)
+            parts = [
+                model.forward(chain(tokens[start : start + step], start, blocks), cache)
+                for start in range(0, 75, step)
+            ]
+            assert torch.equal(torch.cat(parts), expected), (num_threads, step)
+
+
+def test_logits_are_near_those_of_the_values(dtype: torch.dtype) -> None:
+    """The values in float64, the same numbers but for activations of 8 bits: 1.5 % of the logits' deviation."""
+    weights = mixed_weights(MIXED, dtype)
+    values = {
+        name: weight.dequantize() if isinstance(weight, BlockTensor) else weight
+        for name, weight in weights.items()
+    }
+    tokens = random_tokens(60, MIXED.vocab_size, 1)
+    exact = decode64(MIXED, values, tokens)
+    model = NativeModel(MIXED, weights, dtype, 2)
+    logits = model.forward(chain(tokens, 0, blocks_for(60, 0)), model.new_cache(24))
+    assert (logits - exact).pow(2).mean().sqrt() < 0.015 * exact.pow(2).mean().sqrt()
