@@ -50,6 +50,34 @@ class Drafter:
         return self.start + self.per_request * len(asked) + self.per_step * max(asked)
 
 
+@dataclass(frozen=True)
+class LookUps:
+    """Text for a drafter that follows prices: in a `share` of the rounds it finds something of that chance per token.
+
+    `confidence` is what the drafter takes a chance for: its power, so that 1 is right and less is overconfident.
+    """
+
+    finds: tuple[tuple[float, float], ...]
+    confidence: float = 1.0
+
+    def num_drafted(self, chance: float, budget: int, prices: Sequence[float]) -> int:
+        believed = chance**self.confidence
+        worths = [
+            sum(believed**at for at in range(1, n + 1)) - prices[n]
+            for n in range(min(budget + 1, len(prices)))
+        ]
+        return max(range(len(worths)), key=lambda n: worths[n])
+
+    def rounds(self, budget: int, prices: Sequence[float]) -> list[tuple[float, int, float]]:
+        """Share, tokens drafted and expected tokens emitted, of each kind of round."""
+        kinds = [(share, self.num_drafted(chance, budget, prices), chance) for share, chance in self.finds]
+        nothing = 1.0 - sum(share for share, _ in self.finds)
+        return [(nothing, 0, 1.0)] + [(share, n, expected(chance, n, 0)) for share, n, chance in kinds]
+
+
+COPYING = LookUps(((0.1, 0.3), (0.1, 0.7), (0.6, 0.95)))
+CHATTING = LookUps(((0.4, 0.25), (0.1, 0.5), (0.03, 0.9)))
+
 MODEL_DRAFTER = Drafter(start=0.0003, per_step=0.0026)
 LOOK_UP = Drafter(per_request=0.0001)
 
@@ -206,3 +234,98 @@ def best_rates(world: World, phase: Phase, contexts: Mapping[str, int]) -> tuple
     assert len(kinds) <= 2, "a grid over more kinds takes too long"
     rates = [rate(by_kind) for by_kind in product(range(world.depth + 1), repeat=len(kinds))]
     return max(rates), rate([0] * len(kinds))
+
+
+def run_look_ups(
+    world: World, texts: Sequence[tuple[int, Mapping[str, LookUps]]], controller: DepthController, seed: int
+) -> list[tuple[float, float, float]]:
+    """Look-up drafters on `texts` (tokens in all, and what each request's text is like).
+
+    Per text the rate reached, the best possible and that of plain decoding, in tokens per second: by expected tokens
+    and costs of the very rounds that were decided. The best knows all costs and drafts what is worth it at its rate.
+    """
+    rng = random.Random(seed)
+    contexts: dict[str, int] = {}
+    rates = []
+    for num_tokens, requests in texts:
+        for req_id in [req_id for req_id in contexts if req_id not in requests]:
+            controller.end(req_id)
+            del contexts[req_id]
+        for req_id in requests:
+            if req_id not in contexts:
+                contexts[req_id] = world.start_context
+                controller.add(req_id, "look-up", world.depth, follows_prices=True, is_adaptive=True)
+        spent = tokens = 0.0
+        emitted = 0
+        batch = len(requests)
+        while emitted < num_tokens:
+            context = sum(contexts.values()) / batch
+            plan = controller.plan([Decoding(r, world.depth, contexts[r]) for r in requests])
+            outcomes = []
+            rows = batch
+            for text, (req_id, budget, prices) in zip(
+                requests.values(), zip(requests, plan.budgets, plan.prices, strict=True), strict=True
+            ):
+                drafted = accepted = 0
+                draw = rng.random()
+                for share, chance in text.finds:
+                    if draw < share:
+                        drafted = text.num_drafted(chance, budget, prices) if budget and prices else 0
+                        break
+                    draw -= share
+                else:
+                    chance = 0.0
+                while accepted < drafted and rng.random() < chance:
+                    accepted += 1
+                rows += drafted
+                tokens += expected(chance, drafted, 0)
+                emitted += accepted + 1
+                contexts[req_id] += accepted + 1
+                outcomes.append(Outcome(req_id, drafted, accepted))
+            pass_s = world.passes(rows, batch, context)
+            draft_s = world.drafter.cost(plan.budgets)
+            spent += pass_s + draft_s
+            noisy_s = world.noise.of(draft_s, rng) if draft_s else 0.0
+            cost = RoundCost(
+                draft_s=noisy_s,
+                verify_s=world.noise.of(pass_s, rng),
+                num_decode_rows=rows,
+                batch=batch,
+                context=context,
+            )
+            controller.observe(cost, {"look-up": noisy_s}, outcomes)
+        rates.append(
+            (
+                tokens / spent,
+                best_look_up_rate(world, list(requests.values())),
+                batch / world.passes(batch, batch, 0),
+            )
+        )
+    return rates
+
+
+def best_look_up_rate(world: World, texts: Sequence[LookUps]) -> float:
+    """Tokens per second where every request drafts what gains most at that very rate; all may also be plain."""
+    batch = len(texts)
+    plain = rate = batch / world.passes(batch, batch, 0)
+    for _ in range(50):
+        rows, tokens = float(batch), 0.0
+        for text in texts:
+            base = round(rows)
+            prices = [
+                rate * (world.passes(base + n, batch, 0) - world.passes(base, batch, 0))
+                for n in range(world.depth + 1)
+            ]
+            kinds = text.rounds(world.depth, prices)
+            rows += sum(share * n for share, n, _ in kinds)
+            tokens += sum(share * gained for share, _, gained in kinds)
+        if batch == 1:
+            kinds = texts[0].rounds(world.depth, prices)
+            pass_s = sum(share * world.passes(1 + n, 1, 0) for share, n, _ in kinds)
+        else:
+            low = int(rows)
+            pass_s = world.passes(low, batch, 0) + (rows - low) * (
+                world.passes(low + 1, batch, 0) - world.passes(low, batch, 0)
+            )
+        rate = tokens / (pass_s + world.drafter.cost([1] * batch))
+    return max(plain, rate)

@@ -85,18 +85,19 @@ class ChainRecord:
         share = self._yielded / self._offered
         return [Step(share * s, share, at + 1) for at, s in enumerate(self._survivals)]
 
-    def learn(self, offered: int, drafted: int, accepted: int) -> None:
-        if not offered:
-            return
+    def learn(self, offered: int, drafted: int, accepted: int) -> bool:
+        """Takes one round in which it might draft; True if the text seems to have changed."""
         self._offered = self._offered * DECAY + 1.0
         self._yielded = self._yielded * DECAY + (drafted > 0)
         if not drafted:
-            return
-        if self._is_surprised(min(drafted, len(self._survivals)), accepted):
+            return False
+        is_surprised = self._is_surprised(min(drafted, len(self._survivals)), accepted)
+        if is_surprised:
             self._tried = [KEPT_AFTER_SURPRISE * t for t in self._tried]
             self._accepted = [KEPT_AFTER_SURPRISE * a for a in self._accepted]
             self._deviation = self._variance = 0.0
         _count(self._tried, self._accepted, drafted, accepted, DECAY)
+        return is_surprised
 
     def _estimate(self, method: MethodRecord, depth: int) -> list[float]:
         survivals = []
@@ -139,11 +140,12 @@ class PricedRecord:
         rows = (self._rows + METHOD_WEIGHT * method.rows) / weight
         return [Step(gain, max(rows, 0.01), depth)] if depth else []
 
-    def learn(self, offered: int, drafted: int, accepted: int) -> None:
-        if offered:
-            self._offered = self._offered * YIELD_DECAY + 1.0
-            self._gain = self._gain * YIELD_DECAY + accepted
-            self._rows = self._rows * YIELD_DECAY + drafted
+    def learn(self, offered: int, drafted: int, accepted: int) -> bool:
+        """Takes one round in which it might draft; True for its first ones."""
+        self._offered = self._offered * YIELD_DECAY + 1.0
+        self._gain = self._gain * YIELD_DECAY + accepted
+        self._rows = self._rows * YIELD_DECAY + drafted
+        return self._offered < METHOD_WEIGHT
 
 
 def _count(

@@ -21,6 +21,8 @@ LEAST_ADVANTAGE = 1.01
 """Expected ratio to plain decoding below which nothing is drafted."""
 HYSTERESIS = 1.01
 """Expected ratio to the present depths below which they stay."""
+HOLD = 4
+"""Rounds that a decision holds while the same requests decode and nothing new is learnt: deciding costs time, too."""
 PROBE_SHARE = 0.015
 """Share of all time that may go into trying out whether drafting pays again."""
 MOST_CREDIT_ROUNDS = 4.0
@@ -68,16 +70,19 @@ class _Request:
     method: int
     depth: int
     is_adaptive: bool
+    follows_prices: bool
     record: ChainRecord | PricedRecord
     context: int = 0
     offered: int = 0
     """What it was allowed in the round that runs."""
     decided: int = 0
     """What was decided last, trials apart."""
+    prices: list[float] | None = None
     is_trial: bool = False
     rounds_off: int = 0
     wait: int = FIRST_WAIT
-    reason: str | None = None
+    outlook: tuple[float, bool, int] | None = None
+    """Expected ratio to plain decoding (of the best alternative, if none drafts), whether any drafts, the batch."""
 
 
 @dataclass(slots=True)
@@ -93,18 +98,29 @@ class DepthController:
     _next_number: int = 0
     _credit: float = 0.0
     _rounds_since_plain: int = 0
+    _rounds_held: int = 0
+    """Rounds that the present decision holds already."""
+    _load: tuple[bool, list[str]] = (False, [])
+    """What it was made for: whether prompt rows ride along, and the requests."""
 
     def add(
         self, req_id: str, method: Hashable, depth: int, *, follows_prices: bool, is_adaptive: bool
     ) -> None:
         """A request that drafts, with the most it may draft per round. One that is not adaptive drafts that."""
         record = PricedRecord() if follows_prices or not is_adaptive else ChainRecord()
-        self._requests[req_id] = _Request(self._number(method), depth, is_adaptive, record)
+        self._requests[req_id] = _Request(self._number(method), depth, is_adaptive, follows_prices, record)
 
     def reason(self, req_id: str) -> str | None:
         """In words what was decided for a request last; None where nothing was to be decided."""
         request = self._requests.get(req_id)
-        return request.reason if request is not None else None
+        if request is None or request.outlook is None:
+            return None
+        ratio, any_drafts, batch = request.outlook
+        upto = "up to " if request.follows_prices and request.decided else ""
+        others = " while others draft" if any_drafts and not request.decided else ""
+        return (
+            f"settled at depth {upto}{request.decided}{others}: expected {ratio:.2f}× plain at batch {batch}"
+        )
 
     def end(self, req_id: str) -> None:
         """Forgets a request, if it is known; the engine ends it after the last round that it took part in."""
@@ -129,8 +145,24 @@ class DepthController:
                 drafting.append((index, item, request))
             elif item.limit > 0:
                 request.offered = plan.budgets[index] = min(item.limit, request.depth)
-        if drafting and self.costs.knows_speed:
-            self._decide(decoding, drafting, num_prefill_rows, plan)
+        if not drafting or not self.costs.knows_speed:
+            return plan
+        load = (num_prefill_rows > 0, [item.req_id for item in decoding])
+        is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
+        if self._rounds_held >= HOLD or load != self._load:
+            self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
+            self._load = load
+            self._rounds_held = 0
+        else:
+            for _, item, request in drafting:
+                request.offered = min(request.decided, item.limit)
+        self._rounds_held += 1
+        for index, _, request in drafting:
+            request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
+            if is_plain_due:
+                request.offered = 0
+            plan.budgets[index] = request.offered
+            plan.prices[index] = request.prices
         return plan
 
     def _decide(
@@ -138,21 +170,17 @@ class DepthController:
         decoding: Sequence[Decoding],
         drafting: list[tuple[int, Decoding, _Request]],
         num_prefill_rows: int,
-        plan: Plan,
+        may_try: bool,
     ) -> None:
         round_ = self._round(decoding, drafting, num_prefill_rows)
         found = self._settle(round_, drafting)
-        is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
+        ratio = (found.score if found.depths else found.alternative or found.plain) / found.plain
         for index, item, request in drafting:
-            request.decided = min(found.depths.get(index, 0), item.limit)
-            request.offered = 0 if is_plain_due else request.decided
-            request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
-            request.reason = _reason(request, found, len(decoding))
-        if not is_plain_due:
+            request.offered = request.decided = min(found.depths.get(index, 0), item.limit)
+            request.outlook = ratio, bool(found.depths), len(decoding)
+        if may_try:
             self._try_out(round_, drafting)
-        self._price(round_, found, drafting, plan)
-        for index, _, request in drafting:
-            plan.budgets[index] = request.offered
+        self._price(round_, found, drafting)
 
     def _round(
         self,
@@ -229,14 +257,10 @@ class DepthController:
         cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
         self._credit -= max(0.0, cost)
 
-    def _price(
-        self, round_: Round, found: Found, drafting: list[tuple[int, Decoding, _Request]], plan: Plan
-    ) -> None:
+    def _price(self, round_: Round, found: Found, drafting: list[tuple[int, Decoding, _Request]]) -> None:
         """Tells each request that follows prices what its rows cost, in tokens of the batch's present speed."""
         priced = [
-            (index, request)
-            for index, _, request in drafting
-            if request.offered and isinstance(request.record, PricedRecord)
+            (index, request) for index, _, request in drafting if request.offered and request.follows_prices
         ]
         if not priced:
             return
@@ -249,7 +273,7 @@ class DepthController:
             start = outlook.rows - own
             most = min(request.offered, int(len(round_.passes) - 1 - start))
             base = round_.cost(start)
-            plan.prices[index] = [
+            request.prices = [
                 worth * (round_.cost(start + tokens) - base) / outlook.cost for tokens in range(most + 1)
             ]
 
@@ -259,6 +283,7 @@ class DepthController:
         """What the round that was planned last cost, by method what of it was spent in proposers, and its drafts."""
         pass_s = cost.verify_s + cost.prefill_s + cost.coordination_s
         self.costs.observe_pass(cost.batch, cost.context, cost.num_decode_rows, cost.num_prefill_rows, pass_s)
+        has_news = False
         asked: dict[int, tuple[int, int]] = {}
         for outcome in outcomes:
             request = self._requests.get(outcome.req_id)
@@ -266,10 +291,12 @@ class DepthController:
                 continue
             number, depth = asked.get(request.method, (0, 0))
             asked[request.method] = number + (request.offered > 0), max(depth, request.offered)
-            self._learn(request, outcome)
+            has_news |= self._learn(request, outcome)
         spent_s = {self._number(method): seconds for method, seconds in drafting_s.items()}
         for method, (number, depth) in asked.items():
             self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
+        if has_news or self.costs.has_news:
+            self._rounds_held = HOLD
         if self.costs.knows_speed:
             round_cost = (pass_s + cost.draft_s) / self.costs.scale
             self._credit += PROBE_SHARE * round_cost
@@ -279,10 +306,11 @@ class DepthController:
                 0 if cost.num_decode_rows == cost.batch else self._rounds_since_plain + 1
             )
 
-    def _learn(self, request: _Request, outcome: Outcome) -> None:
+    def _learn(self, request: _Request, outcome: Outcome) -> bool:
+        """True where what came should be thought about at once."""
         if not request.offered:
-            return
-        request.record.learn(request.offered, outcome.drafted, outcome.accepted)
+            return False
+        is_surprised = request.record.learn(request.offered, outcome.drafted, outcome.accepted)
         self._method(request).learn(outcome.drafted, outcome.accepted)
         if not request.is_trial:
             request.wait = FIRST_WAIT
@@ -291,6 +319,7 @@ class DepthController:
         else:
             request.rounds_off = 0
             request.wait = min(2 * request.wait, LONGEST_WAIT)
+        return is_surprised or request.is_trial
 
     def _number(self, method: Hashable) -> int:
         """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""
@@ -320,14 +349,3 @@ class DepthController:
 
 def _steps_of(round_: Round, index: int) -> Sequence[Step]:
     return next(ask.steps for ask in round_.asking if ask.index == index)
-
-
-def _reason(request: _Request, found: Found, batch: int) -> str:
-    upto = "up to " if isinstance(request.record, PricedRecord) and request.decided else ""
-    if request.decided:
-        ratio = found.score / found.plain
-    elif found.depths:  # others draft, this one does not
-        return f"settled at depth 0 beside requests that draft, at batch {batch}"
-    else:
-        ratio = (found.alternative or found.plain) / found.plain
-    return f"settled at depth {upto}{request.decided}: expected {ratio:.2f}× plain at batch {batch}"

@@ -24,6 +24,8 @@ MATURE = 3
 DOUBT, MOST_COUNTED = 1.0, 60
 """Standard errors by which rows are taken to cost less than measured, so that what was measured seldom and badly is
 measured again; and measurements beyond which there are no more to count, since old ones are forgotten."""
+EXACT_ROWS = 16
+"""Rows up to which costs may have steps; beyond, they are taken to lie on lines between measured points."""
 NEWS_TO_REBUILD = 8
 """Measurements of mature points after which a curve is drawn anew; a young point counts for all of them."""
 ASSUMED_CHEAP_ROWS, ASSUMED_ROW = 4, 0.03
@@ -55,8 +57,8 @@ class _Point:
 
 
 def _bucket(rows: int) -> int:
-    """Every number of rows up to 16 by itself, then eight to an octave."""
-    return rows if rows <= 16 else 16 + int(8 * math.log2(rows / 16))
+    """Every number of rows up to `EXACT_ROWS` by itself, then four to an octave."""
+    return rows if rows <= EXACT_ROWS else EXACT_ROWS + 1 + int(4 * math.log2(rows / (EXACT_ROWS + 1)))
 
 
 def _assumed(size: int) -> list[float]:
@@ -137,7 +139,7 @@ class Curve:
                 offset = offsets[0]
             elif right == len(at):
                 offset = offsets[-1]
-            elif self._parent is None and rows < at[right]:
+            elif self._parent is None and rows < at[right] <= EXACT_ROWS:
                 # Nothing at all is known of these rows: as little as they can cost, so that they are measured.
                 offset = offsets[right - 1]
             else:
@@ -178,13 +180,16 @@ class _Drafting:
     start: float = 0.0
     step: float = 0.0
 
-    def learn(self, depth: int, cost: float, spread: float) -> None:
+    def learn(self, depth: int, cost: float, spread: float) -> bool:
+        """Takes one measurement; True where there were few."""
         value = math.log(max(cost, 1e-9))
         point = self.points.setdefault(depth, _Point(depth))
         # There is nothing to expect, so the lower of two is believed first: a pause of the machine is no cost.
         expected = value if point.count == 0 else min(point.first, value)
         point.learn(depth, value, expected, spread)
-        self._fit()
+        if point.count <= NEWS_TO_REBUILD or point.count % NEWS_TO_REBUILD == 0:
+            self._fit()
+        return point.count <= MATURE
 
     @property
     def is_known(self) -> bool:
@@ -225,6 +230,8 @@ class CostModel:
         self._spread = 0.1
         self._residuals: deque[float] = deque(maxlen=5)
         self._prefill_row = 0.0
+        self.has_news = False
+        """Whether the last round measured something that was measured seldom before."""
 
     @property
     def knows_speed(self) -> bool:
@@ -241,6 +248,7 @@ class CostModel:
         self, batch: int, context: float, rows: int, num_prefill_rows: int, seconds: float
     ) -> None:
         """A pass with `rows` rows of `batch` decoding requests, and prompt rows beside them."""
+        self.has_news = False
         if batch < 1 or seconds <= 0.0:
             return
         if num_prefill_rows:
@@ -259,6 +267,8 @@ class CostModel:
         self._shared.learn(rows, value, self._spread)
         if residual is not None:
             self._follow_speed(residual)
+        else:
+            self.has_news = True
 
     def passes(self, batch: int, context: float, upto: int) -> list[float]:
         """Relative cost of a pass of 0 … `upto` rows; times `scale` for seconds."""
@@ -283,7 +293,7 @@ class CostModel:
             old = self._commits.get(method, cost)
             self._commits[method] = old + 0.1 * (min(cost, 2 * old + 1e-6) - old)
             return
-        self._drafting_of(method, num_requests).learn(depth, cost, self._spread)
+        self.has_news |= self._drafting_of(method, num_requests).learn(depth, cost, self._spread)
 
     def drafting(self, method: int, num_requests: int, depth: int) -> float:
         """Relative cost of drafting `depth` tokens for so many requests, 0 where nothing was measured yet."""
