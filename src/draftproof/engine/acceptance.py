@@ -106,9 +106,10 @@ class ChainRecord:
         for position, usual in enumerate(method.conditional(depth)):
             chance = min(0.99, max(0.01, usual + shift))
             if position < len(self._tried):
-                chance = (self._accepted[position] + METHOD_WEIGHT * chance) / (
-                    self._tried[position] + METHOD_WEIGHT
-                )
+                tried = self._tried[position]
+                # What others showed counts less the more this request has shown itself.
+                weight = METHOD_WEIGHT * max(0.05, 1.0 - (1.0 - DECAY) * tried)
+                chance = (self._accepted[position] + weight * chance) / (tried + weight)
             shift = chance - usual
             survival *= chance
             survivals.append(survival)

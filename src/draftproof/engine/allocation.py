@@ -10,9 +10,12 @@ in the cost curve need no special care: every number of rows is tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from draftproof.engine.acceptance import Step
+
+LOST = 1e-3
+"""Stands for the share of requests that keep a bound where none does."""
 
 DraftingCost = Callable[[int, int, int], float]
 """(method, number of requests, depth) → cost of a round's drafting."""
@@ -31,7 +34,7 @@ class Asking:
 class Aim:
     """What is to be best: `latency` (mean time per token over requests), else tokens per second of the batch.
 
-    most_per_token   cost per token that a request must not exceed to count at all; None: they all count
+    most_per_token   cost per token that as few requests as possible are to exceed; None: there is no bound
     """
 
     latency: bool = True
@@ -80,16 +83,32 @@ class Round:
     asking: list[Asking] = field(default_factory=list)
 
     def best(self) -> Found:
-        found = self._walk(self.asking)
+        found = self._walks(self.asking)
         methods = {ask.method for ask in self.asking}
         if len(methods) > 1:
             # A method whose drafting costs too much must not hide another one behind it.
             for method in methods:
                 for chosen in (True, False):
-                    some = [ask for ask in self.asking if (ask.method == method) is chosen]
-                    other = self._walk(some)
-                    if other.score > found.score:
-                        found = other
+                    found = _better(
+                        found, self._walks([a for a in self.asking if (a.method == method) is chosen])
+                    )
+        return found
+
+    def _walks(self, asking: Sequence[Asking]) -> Found:
+        found = self._walk(asking)
+        if self.aim.most_per_token is not None:
+            # Most tokens may come of one order of rows, and most requests within the bound of the other.
+            found = _better(found, self._walk(asking, latency=True))
+        if len(asking) > 1:
+            # A step of drafting costs the same for one request as for all: better none of a depth than a few.
+            worse = 0
+            for most_steps in range(1, max(len(ask.steps) for ask in asking)):
+                capped = [replace(ask, steps=ask.steps[:most_steps]) for ask in asking]
+                better = _better(found, self._walk(capped))
+                worse = worse + 1 if better is found else 0
+                found = better
+                if worse == 2:
+                    break
         return found
 
     def outlook(self, depths: dict[int, int]) -> Outlook:
@@ -114,11 +133,11 @@ class Round:
         low = min(int(rows), len(self.passes) - 2)
         return self.passes[low] + (rows - low) * (self.passes[low + 1] - self.passes[low])
 
-    def _walk(self, asking: Sequence[Asking]) -> Found:
+    def _walk(self, asking: Sequence[Asking], latency: bool = False) -> Found:
         state = _State(self)
         plain = state.score()
         best, best_at, alternative = plain, 0, None
-        order = self._order(asking)
+        order = self._order(asking, latency or self.aim.latency)
         for taken, (_, _, ask, step) in enumerate(order, 1):
             if state.rows + step.rows > len(self.passes) - 1:
                 break
@@ -131,22 +150,25 @@ class Round:
         depths = {ask.index: step.depth for _, _, ask, step in order[:best_at]}
         return Found(depths, best, plain, alternative)
 
-    def _order(self, asking: Sequence[Asking]) -> list[tuple[float, int, Asking, Step]]:
+    def _order(self, asking: Sequence[Asking], latency: bool) -> list[tuple[float, int, Asking, Step]]:
         """All steps, those that gain most per row first; those of one request in their order."""
         steps: list[tuple[float, int, Asking, Step]] = []
         for ask in asking:
             emitted = self.emitted[ask.index]
             least = float("inf")
             for step in ask.steps:
-                if self.aim.latency:
-                    worth = (1.0 / emitted - 1.0 / (emitted + step.gain)) / step.rows
-                else:
-                    worth = step.gain / step.rows
+                gain = 1.0 / emitted - 1.0 / (emitted + step.gain) if latency else step.gain
                 emitted += step.gain
-                least = min(least, worth)
+                least = min(least, gain / step.rows)
                 steps.append((-least, len(steps), ask, step))
         steps.sort(key=lambda item: item[0])
         return steps
+
+
+def _better(found: Found, other: Found) -> Found:
+    known = [each.alternative for each in (found, other) if each.alternative is not None]
+    found.alternative = other.alternative = max(known, default=None)
+    return other if other.score > found.score else found
 
 
 class _State:
@@ -197,10 +219,10 @@ class _State:
         aim = self._round.aim
         num = len(self.emitted)
         if aim.most_per_token is not None:
-            # Who misses the bound counts a little, so that the most can be made of a lost case.
             needed = cost / aim.most_per_token
-            kept = sum(emitted for emitted in self.emitted if emitted >= needed)
-            return (kept + 1e-3 * num * num / self._inverse) / cost
+            kept = sum(emitted >= needed for emitted in self.emitted) / num
+            # One request that misses the bound outweighs what the others gain; if all miss it, the most is made of it.
+            return max(kept, LOST) ** 16 * self._sum / cost
         if aim.latency:
             return num * num / (self._inverse * cost)
         return self._sum / cost

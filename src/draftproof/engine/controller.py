@@ -17,7 +17,7 @@ from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord
 from draftproof.engine.allocation import Aim, Asking, Found, Round
 from draftproof.engine.costs import CostModel
 
-LEAST_ADVANTAGE = 1.01
+LEAST_ADVANTAGE = 1.02
 """Expected ratio to plain decoding below which nothing is drafted."""
 HYSTERESIS = 1.01
 """Expected ratio to the present depths below which they stay."""
@@ -94,7 +94,7 @@ class DepthController:
     costs: CostModel = field(default_factory=CostModel)
     _requests: dict[str, _Request] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
-    _methods: dict[tuple[int, int], MethodRecord] = field(default_factory=dict)
+    _methods: dict[tuple[int, int, int], MethodRecord] = field(default_factory=dict)
     _next_number: int = 0
     _credit: float = 0.0
     _rounds_since_plain: int = 0
@@ -150,8 +150,8 @@ class DepthController:
         load = (num_prefill_rows > 0, [item.req_id for item in decoding])
         is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
         if self._rounds_held >= HOLD or load != self._load:
-            self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
             self._load = load
+            self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
             self._rounds_held = 0
         else:
             for _, item, request in drafting:
@@ -221,7 +221,7 @@ class DepthController:
             extra=prefill_row * num_prefill_rows,
             least_row=prefill_row,
             drafting=self.costs.drafting,
-            aim=Aim(self.objective == "latency", bound),
+            aim=Aim(self.objective == "latency" and bound is None, bound),
             asking=asking,
         )
 
@@ -332,17 +332,21 @@ class DepthController:
         return number
 
     def _method(self, request: _Request) -> MethodRecord:
-        """The record of a request's method at its context; a longer context starts from what the next shorter has."""
+        """The record of a request's method at its context; a longer context starts from what the next shorter has.
+
+        What a drafter that follows prices drafts depends on them, so its record is kept by load as well.
+        """
         span = (request.context // 512).bit_length()
-        key = (request.method, span)
+        load = len(self._load[1]).bit_length() if request.follows_prices else 0
+        key = (request.method, load, span)
         record = self._methods.get(key)
         if record is None:
             if len(self._methods) >= MAX_METHODS:
                 oldest = next(iter(self._methods))
                 del self._methods[oldest]
                 self.costs.forget_method(oldest[0])
-            shorter = [known for name, known in self._methods if name == request.method and known < span]
-            like = self._methods[request.method, max(shorter)] if shorter else None
+            shorter = [known for known in self._methods if known[:2] == key[:2] and known[2] < span]
+            like = self._methods[max(shorter)] if shorter else None
             record = self._methods[key] = MethodRecord(like)
         return record
 

@@ -19,9 +19,10 @@ CLIP = 2.5
 """Spreads beyond which a measurement counts as far as that and no farther."""
 LEAST_GAIN = 0.03
 """Weight of a new measurement once many were taken: old ones are forgotten over some thirty."""
-MATURE = 3
-"""Measurements from which a point is trusted to show the machine's speed."""
-DOUBT, MOST_COUNTED = 1.0, 60
+MATURE, TRUSTED = 3, 12
+"""Measurements from which a point moves by itself, and from which it is trusted to show the machine's speed: of a
+point that was measured badly the machine's speed must not take the blame."""
+DOUBT, MOST_COUNTED = 1.5, 60
 """Standard errors by which rows are taken to cost less than measured, so that what was measured seldom and badly is
 measured again; and measurements beyond which there are no more to count, since old ones are forgotten."""
 EXACT_ROWS = 16
@@ -87,12 +88,15 @@ class Curve:
         if point is None:
             point = self._points[bucket] = _Point(rows)
             insort(self._buckets, bucket)
-        residual = value - point.value if point.count >= MATURE else None
+        residual = value - point.value if point.count >= TRUSTED else None
         point.learn(rows, value, expected, spread)
         self._spread = spread
         # A young point moves much, an old one little: its curve may wait.
         self._news += NEWS_TO_REBUILD if point.count <= 8 else 1
         return residual
+
+    def is_young(self, rows: int) -> bool:
+        return self._points[_bucket(rows)].count <= MATURE
 
     def logs(self, upto: int) -> list[float]:
         """Log cost of 0 to `upto` rows (and more, maybe); never falls."""
@@ -267,8 +271,7 @@ class CostModel:
         self._shared.learn(rows, value, self._spread)
         if residual is not None:
             self._follow_speed(residual)
-        else:
-            self.has_news = True
+        self.has_news = cell.is_young(rows)
 
     def passes(self, batch: int, context: float, upto: int) -> list[float]:
         """Relative cost of a pass of 0 … `upto` rows; times `scale` for seconds."""

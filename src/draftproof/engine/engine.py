@@ -418,7 +418,7 @@ class Engine:
             price = None
             if item.decodes:
                 budget, price = next(decided)
-                item = replace(item, budget=budget)
+                item = item if budget == item.budget else replace(item, budget=budget)
             parts.append(item)
             if item.samples:
                 prices.append(price)
