@@ -127,7 +127,7 @@ def test_one_predictable_request_among_others() -> None:
     assert settled(results, 0) < 0.03
     depths = [[mean(each) for each in zip(*phase.depths[60:], strict=True)] for [phase] in results]
     assert all(good > 3 for good, *_ in depths)
-    assert mean(mean(bad) for _, *bad in depths) < 0.3
+    assert mean(mean(bad) for _, *bad in depths) < 0.6
 
 
 def test_latency_drafts_no_more_than_throughput_where_others_wait() -> None:
