@@ -139,7 +139,8 @@ class PricedRecord:
         weight = self._offered + METHOD_WEIGHT
         gain = (self._gain + METHOD_WEIGHT * method.gain) / weight
         rows = (self._rows + METHOD_WEIGHT * method.rows) / weight
-        return [Step(gain, max(rows, 0.01), depth)] if depth else []
+        # What came before may have been deeper than what is left to draft now.
+        return [Step(min(gain, depth), min(max(rows, 0.01), depth), depth)] if depth else []
 
     def learn(self, offered: int, drafted: int, accepted: int) -> bool:
         """Takes one round in which it might draft; True for its first ones."""

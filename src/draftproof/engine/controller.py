@@ -36,7 +36,9 @@ PROBE_DEPTH = 1
 PLAIN_EVERY = 256
 """Rounds without a plain one after which one is measured."""
 MAX_METHODS = 64
-"""Methods (configurations) and ranges of context whose record is kept."""
+"""Methods (configurations) whose costs are kept while no request uses them."""
+MAX_RECORDS = 1024
+"""Records of methods by load and range of context."""
 
 
 class Decoding(NamedTuple):
@@ -161,6 +163,7 @@ class DepthController:
             request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
             if is_plain_due:
                 request.offered = 0
+                self._rounds_since_plain = 0  # also beside requests of fixed depth, which draft on
             plan.budgets[index] = request.offered
             plan.prices[index] = request.prices
         return plan
@@ -174,7 +177,7 @@ class DepthController:
     ) -> None:
         round_ = self._round(decoding, drafting, num_prefill_rows)
         found = self._settle(round_, drafting)
-        ratio = (found.score if found.depths else found.alternative or found.plain) / found.plain
+        ratio = _speed(round_, found)
         for index, item, request in drafting:
             request.offered = request.decided = min(found.depths.get(index, 0), item.limit)
             request.outlook = ratio, bool(found.depths), len(decoding)
@@ -271,7 +274,7 @@ class DepthController:
             own = sum(step.rows for step in _steps_of(round_, index) if found.depths.get(index))
             worth = emitted[index] ** 2 * inverse if round_.aim.latency else sum(emitted)
             start = outlook.rows - own
-            most = min(request.offered, int(len(round_.passes) - 1 - start))
+            most = max(0, min(request.offered, int(len(round_.passes) - 1 - start)))
             base = round_.cost(start)
             request.prices = [
                 worth * (round_.cost(start + tokens) - base) / outlook.cost for tokens in range(most + 1)
@@ -323,13 +326,24 @@ class DepthController:
 
     def _number(self, method: Hashable) -> int:
         """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""
-        number = self._numbers.get(method)
+        number = self._numbers.pop(method, None)
         if number is None:
             if len(self._numbers) >= MAX_METHODS:
-                del self._numbers[next(iter(self._numbers))]
-            number = self._numbers[method] = self._next_number
+                self._forget_a_method()
+            number = self._next_number
             self._next_number += 1
+        self._numbers[method] = number  # the newest last
         return number
+
+    def _forget_a_method(self) -> None:
+        """The one that was used longest ago, of those that no request has."""
+        in_use = {request.method for request in self._requests.values()}
+        for method, number in self._numbers.items():
+            if number not in in_use:
+                del self._numbers[method]
+                self._methods = {key: record for key, record in self._methods.items() if key[0] != number}
+                self.costs.forget_method(number)
+                return
 
     def _method(self, request: _Request) -> MethodRecord:
         """The record of a request's method at its context; a longer context starts from what the next shorter has.
@@ -339,17 +353,25 @@ class DepthController:
         span = (request.context // 512).bit_length()
         load = len(self._load[1]).bit_length() if request.follows_prices else 0
         key = (request.method, load, span)
-        record = self._methods.get(key)
+        record = self._methods.pop(key, None)
         if record is None:
-            if len(self._methods) >= MAX_METHODS:
-                oldest = next(iter(self._methods))
-                del self._methods[oldest]
-                self.costs.forget_method(oldest[0])
+            if len(self._methods) >= MAX_RECORDS:
+                del self._methods[next(iter(self._methods))]
             shorter = [known for known in self._methods if known[:2] == key[:2] and known[2] < span]
             like = self._methods[max(shorter)] if shorter else None
-            record = self._methods[key] = MethodRecord(like)
+            record = MethodRecord(like)
+        self._methods[key] = record  # the newest last
         return record
 
 
 def _steps_of(round_: Round, index: int) -> Sequence[Step]:
     return next(ask.steps for ask in round_.asking if ask.index == index)
+
+
+def _speed(round_: Round, found: Found) -> float:
+    """Expected speed relative to plain decoding: of what was found, or of the best that was turned down."""
+    if round_.aim.most_per_token is None:
+        return (found.score if found.depths else found.alternative or found.plain) / found.plain
+    # Scores weigh a bound; what is told is tokens per time.
+    plain, chosen = round_.outlook({}), round_.outlook(found.depths)
+    return sum(chosen.emitted) / chosen.cost / (sum(plain.emitted) / plain.cost)

@@ -301,3 +301,76 @@ def test_many_methods_are_kept_within_bounds() -> None:
     assert len(controller._methods) <= 64
     assert len(controller._numbers) <= 64
     assert len(controller.costs._drafting) <= 64
+
+
+def cost_of(batch: int, rows: int, verify_s: float, draft_s: float = 0.0) -> RoundCost:
+    return RoundCost(
+        draft_s=draft_s,
+        verify_s=verify_s,
+        proposed=rows - batch,
+        emitted=batch,
+        num_decode_rows=rows,
+        batch=batch,
+        context=100.0,
+    )
+
+
+def test_near_their_end_requests_still_get_prices() -> None:
+    """What a request drafted when it had more left does not make its rows negative now."""
+    controller = DepthController()
+    ids = [f"r{index}" for index in range(4)]
+    for req_id in ids:
+        controller.add(req_id, "look-up", 16, follows_prices=True, is_adaptive=True)
+    left = 300
+    while left > 1:
+        plan = controller.plan([Decoding(req_id, min(16, left - 1), 100) for req_id in ids])
+        assert all(prices is None or prices[0] == 0.0 for prices in plan.prices)
+        assert all(budget <= left - 1 for budget in plan.budgets)
+        drafted = [min(budget, 10) for budget in plan.budgets]
+        rows = len(ids) + sum(drafted)
+        outcomes = [Outcome(req_id, number, number) for req_id, number in zip(ids, drafted, strict=True)]
+        controller.observe(cost_of(len(ids), rows, 0.01 * (1 + 0.005 * rows)), {"look-up": 1e-5}, outcomes)
+        left -= 1 + max(drafted)
+
+
+def test_a_neighbour_of_fixed_depth_does_not_keep_others_from_drafting() -> None:
+    controller = DepthController()
+    controller.add("fixed", "one", 4, follows_prices=False, is_adaptive=False)
+    controller.add("adaptive", "two", 4, follows_prices=False, is_adaptive=True)
+    budgets = []
+    for _ in range(900):
+        plan = controller.plan([Decoding("fixed", 4, 100), Decoding("adaptive", 4, 100)])
+        budgets.append(plan.budgets[1])
+        rows = 2 + sum(plan.budgets)
+        outcomes = [
+            Outcome("fixed", plan.budgets[0], plan.budgets[0]),
+            Outcome("adaptive", budgets[-1], budgets[-1]),
+        ]
+        controller.observe(cost_of(2, rows, 0.01 * (1 + 0.01 * rows)), {"one": 1e-4, "two": 1e-4}, outcomes)
+    assert mean(budget > 0 for budget in budgets[300:]) > 0.95
+
+
+def test_under_a_bound_the_reason_tells_speed_and_not_the_score() -> None:
+    controller = DepthController(slo_tpot_s=0.005)
+    controller.add("r", "draft", 4, follows_prices=False, is_adaptive=True)
+    for _ in range(60):
+        depth = controller.plan([Decoding("r", 4, 100)]).budgets[0]
+        controller.observe(cost_of(1, 1 + depth, 0.01), {"draft": 1e-5}, [Outcome("r", depth, depth)])
+    reason = controller.reason("r")
+    assert reason is not None
+    assert 1.0 < float(reason.split("expected ")[1].split("×")[0]) <= 5.0
+
+
+def test_many_other_methods_do_not_make_a_running_ones_cost_forgotten() -> None:
+    controller = DepthController()
+    controller.add("r", "slow", 4, follows_prices=False, is_adaptive=True)
+    for number in range(200):
+        controller.add(f"x{number}", f"method {number}", 4, follows_prices=False, is_adaptive=True)
+        controller.end(f"x{number}")
+    drafted = 0
+    for _ in range(200):  # a drafted token costs as much as five passes
+        depth = controller.plan([Decoding("r", 4, 100)]).budgets[0]
+        drafted += depth
+        cost = cost_of(1, 1 + depth, 0.01, 0.05 * depth)
+        controller.observe(cost, {"slow": 0.05 * depth}, [Outcome("r", depth, depth // 2)])
+    assert drafted < 30
