@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -302,6 +303,20 @@ def test_a_row_of_nan_spoils_its_own_sequence_only() -> None:
     assert logits[0, other].isfinite().all()
     assert logits[1:3].isnan().all()
     assert torch.equal(logits[3:, other], expected[:, other])
+
+
+@pytest.mark.parametrize("hidden_size", [20, 44, 64])
+def test_a_pass_leaves_no_nan_behind_for_the_next(config: ModelConfig, hidden_size: int) -> None:
+    """Buffers are used again: also what lies behind the end of a row must not reach another pass."""
+    config = replace(config, hidden_size=hidden_size)
+    weights = random_weights(config, torch.float32)
+    weights["model.embed_tokens.weight"][7] = float("nan")
+    fresh = whole(NativeModel(config, weights, torch.float32, 2), [1, 2, 3])
+    model = NativeModel(config, weights, torch.float32, 2)
+    assert whole(model, [7, 7, 7]).isnan().any()
+    assert torch.equal(whole(model, [1, 2, 3]).nan_to_num(), fresh.nan_to_num())
+    other = [token for token in range(config.vocab_size) if token != 7]
+    assert fresh[:, other].isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["small", "untied, biases of qwen2, a cache head per head", *FAMILIES])

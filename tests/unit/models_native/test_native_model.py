@@ -15,6 +15,7 @@ from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import KVCache
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.models.native import NativeLinear, NativeModel, argmax_rows, status
+from draftproof.models.native.library import OUT_OF_MEMORY, check
 from support.native_models import SMALL, chain, join, random_tokens, random_weights, variant
 
 pytestmark = pytest.mark.skipif(not status().available, reason=status().reason)
@@ -305,3 +306,8 @@ def test_passes_over_trees_and_chains_mix(model: NativeModel) -> None:
     assert torch.equal(logits[:2], model.forward(chain([5, 6], 0, [1]), cache))
     assert torch.equal(logits[5], model.forward(chain([1, 2, 4], 0, [0]), cache)[2])
     assert torch.equal(logits[6:], model.forward(chain([7], 0, [2]), cache))
+
+
+def test_memory_that_runs_out_is_told_as_such() -> None:
+    with pytest.raises(DraftproofError, match="DP701"):
+        check(OUT_OF_MEMORY)

@@ -136,8 +136,23 @@ def source_of(weight: Tensor | BlockTensor) -> tuple[Tensor, int]:
     return source, SOURCE_TYPES[source.dtype]
 
 
+OUT_OF_MEMORY = b"out of memory"
+"""What the library says where the system gave it none."""
+
+
 def check(error: bytes | None) -> None:
-    """Raises ValueError with the library's words, where it has any: the caller broke the interface."""
+    """Raises ValueError with the library's words, where it has any: the caller broke the interface.
+
+    DP701 where memory ran out.
+    """
+    if error == OUT_OF_MEMORY:
+        raise DraftproofError(
+            "DP701",
+            "memory",
+            "none left for weights or for a pass",
+            "memory for both",
+            "Take a smaller model or --weights int4, fewer rows or requests at a time, or close other programs.",
+        )
     if error is not None:
         raise ValueError(error.decode())
 

@@ -19,6 +19,7 @@ from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.models.base import ForwardBatch, ModelConfig, Segment
 from draftproof.models.blocks import BlockTensor
 from draftproof.models.native.library import (
+    OUT_OF_MEMORY,
     BatchStruct,
     LayerStruct,
     ShapeStruct,
@@ -120,6 +121,8 @@ class NativeModel:
         problem = self._library.dp_model_load(
             self._handle, spec.part, spec.layer, spec.expert, address(source), source_type
         )
+        if problem == OUT_OF_MEMORY:
+            check(problem)
         if problem is not None:
             remedy = "Get the checkpoint again, or from another source."
             raise DraftproofError("DP404", spec.name, problem.decode(), "finite weights", remedy)

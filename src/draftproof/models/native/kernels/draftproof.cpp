@@ -11,10 +11,16 @@ namespace {
 
 thread_local std::string last_error;
 
+// Mirrors draftproof.models.native.library.OUT_OF_MEMORY.
+constexpr const char* OUT_OF_MEMORY = "out of memory";
+
 template <class F> const char* guarded(F body) {
     try {
         body();
         return nullptr;
+    } catch (const std::bad_alloc&) {
+        last_error = OUT_OF_MEMORY;
+        return last_error.c_str();
     } catch (const std::exception& error) {
         last_error = error.what();
         return last_error.c_str();

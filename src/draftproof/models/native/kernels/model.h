@@ -107,7 +107,7 @@ struct Workspace {
             Int8Rows<Int8Block>::blocks_for(visit_inputs / BLOCK_INPUTS, int(num_visits)));
         visit_super_blocks_ = visit_super_blocks_buffer_.at_least(
             Int8Rows<Int8SuperBlock>::blocks_for(visit_inputs / SUPER_INPUTS, int(num_visits)));
-        const int widest = std::max({s.hidden_size, w.q_size, s.intermediate_size});
+        const int widest = std::max({s.hidden_size, w.q_size, s.intermediate_size, expert_size});
         const int most = std::max(num_rows, num_logit_rows);
         input_rows_ = rows(input_, most, widest).data;
         input_blocks_ = blocks_.at_least(Int8Rows<Int8Block>::blocks_for(widest / BLOCK_INPUTS, most));
@@ -245,6 +245,8 @@ template <class T> class Forward {
 
     void add_branch(int row, const Floats& post_norm) {
         float *branch = space_.branch.row(row), *to = space_.hidden.row(row);
+        // A NaN of an earlier pass may have been left behind the end, where the norm's last vector reaches.
+        for (size_t k = s_.hidden_size; k < space_.branch.stride; ++k) branch[k] = 0.0f;
         if (!post_norm.empty()) norm(branch, post_norm, branch);
         for (int k = 0; k < s_.hidden_size; k += LANES) store(to + k, load<vec8>(to + k) + load<vec8>(branch + k));
     }
@@ -308,7 +310,6 @@ template <class T> class Forward {
             }
             store(to + k, sum);
         }
-        for (size_t k = s_.hidden_size; k < space_.branch.stride; ++k) to[k] = 0.0f;
     }
 
     // out (+)= linear(rows), where make(row, to) writes one of its input rows; then all threads meet. A few inputs
