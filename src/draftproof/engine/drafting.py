@@ -23,6 +23,8 @@ from draftproof.verify.types import NoiseKey, Verdict
 
 CHEAP_ROWS = 4
 """Rows of a pass that are assumed to cost about as much as one where nothing was measured."""
+MAY_PASS = frozenset({"DP401", "DP402", "DP404", "DP601", "DP701"})
+"""Refusals that a later request may not meet: a file is not there yet, or running requests hold the memory."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class Drafting:
         self._vocab_size = vocab_size
         self._max_pools = max_pools
         self._guards: OrderedDict[SpeculationIntent, Guard] = OrderedDict()
-        self._refused: dict[SpeculationIntent, DraftproofError] = {}
+        self._refused: OrderedDict[SpeculationIntent, dict[str, str]] = OrderedDict()
         self._requests: dict[str, Drafted] = {}
         self._spent_s: dict[SpeculationIntent, float] = {}
         self._reading_s = 0.0
@@ -209,12 +211,18 @@ class Drafting:
 
     def _guard_for(self, intent: SpeculationIntent) -> Guard:
         if intent in self._refused:  # a drafter that did not fit is not loaded again for every request
-            raise self._refused[intent]
+            self._refused.move_to_end(intent)
+            raise DraftproofError(**self._refused[intent])
         if intent not in self._guards:
             try:
                 created = Guard(self._create(intent), self._vocab_size)
             except DraftproofError as error:
-                self._refused[intent] = error
+                if error.code not in MAY_PASS:
+                    self._refused[intent] = (
+                        error.as_dict()
+                    )  # the error itself holds on to what its frames held
+                    if len(self._refused) > self._max_pools:
+                        self._refused.popitem(last=False)
                 raise
             in_use = {request.intent for request in self._requests.values()}
             idle = [known for known in self._guards if known not in in_use]

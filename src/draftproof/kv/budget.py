@@ -50,8 +50,9 @@ class ByteBudget:
         self._sharers.remove(sharer)
 
     def reserve(self, num_bytes: int) -> bool:
-        """Takes bytes for good, from what no block in use holds; False when there are not so many."""
-        if not self._make_room(num_bytes, None, evict=True):
+        """Takes bytes for good, from what no block in use holds; False when there are not so many, and
+        then nothing is evicted."""
+        if self.num_within_reach(None) < num_bytes or not self._make_room(num_bytes, None, evict=True):
             return False
         self.num_reserved += num_bytes
         return True
@@ -71,7 +72,7 @@ class ByteBudget:
         assert num_bytes <= self._num_taken
         self._num_taken -= num_bytes
 
-    def num_within_reach(self, sharer: Sharer) -> int:
+    def num_within_reach(self, sharer: Sharer | None) -> int:
         """Bytes that `sharer` could take if the other pools gave up all that is idle."""
         others = [other for other in self._sharers if other is not sharer]
         return self.num_unclaimed + sum(other.num_free_bytes + other.num_cached_bytes for other in others)

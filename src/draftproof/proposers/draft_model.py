@@ -31,6 +31,8 @@ CATCH_UP_ROWS = 256
 """Rows of text that one `propose` computes at most; a request that lags further drafts in a later round."""
 FEW_ROWS = 4
 """Rows of a request that cost about what one does: weights are streamed, not computed with."""
+FULL = "at times drafted less: the drafter's cache was full"
+"""A note, said once and beside whatever else there is to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,11 @@ class DraftModelProposer:
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         drafts = [self._begin_draft(s, b) for s, b in zip(sequences, budgets, strict=True)]
         going, logits = self._catch_up([chain for chain in drafts if chain is not None])
-        while going:
-            going = self._chains.extend(going, logits)
-            if going:
-                logits = self._step(going)
+        if going:
+            self._chains.grow(going, logits, self._step)
         for chain in drafts:
-            if chain is not None and chain.is_broken:
-                self._stop(chain.view, "the drafter's logits are not finite numbers")
+            if chain is not None and chain.fault is not None:
+                self._stop(chain.view, chain.fault)
         return draft_batch(drafts)
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
@@ -119,7 +119,8 @@ class DraftModelProposer:
             return None
         limit = min(limit, num_positions - num_tokens + 1)  # the last drafted token is never computed
         if not request.table.grow(num_tokens + limit - 1):
-            sequence.note = "drafted less: the drafter's cache was full"
+            if FULL not in (sequence.note or ""):
+                sequence.note = f"{sequence.note}; {FULL}" if sequence.note else FULL
             return None
         return Chain(sequence, limit)
 

@@ -106,24 +106,32 @@ def quantised_target(weights: str, resources: Resources) -> Drafter:
 def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter]) -> Drafter:
     drafter = resources.drafters.get(key)
     if drafter is None:
-        resources.drafters[key] = drafter = make()
+        drafter = make()
         if resources.reserves_weights and drafter.weights_bytes:
-            _reserve(drafter, resources.budget)
+            _reserve(drafter.weights_bytes, resources.budget)
+            weakref.finalize(drafter, resources.budget.unreserve, drafter.weights_bytes)
+        resources.drafters[key] = drafter
         logger.info("drafter loaded: %s", drafter.describe())
     return drafter
 
 
-def _reserve(drafter: Drafter, budget: ByteBudget) -> None:
-    """Counts a drafter's weights among what memory is used for, as long as it lives."""
-    if not budget.reserve(drafter.weights_bytes):
+def _check_room(weights_bytes: int, resources: Resources) -> None:
+    """Before anything is loaded, for a refusal may come with every request."""
+    if resources.reserves_weights:
+        _reserve(weights_bytes, resources.budget)
+        resources.budget.unreserve(weights_bytes)
+
+
+def _reserve(weights_bytes: int, budget: ByteBudget) -> None:
+    """Counts a drafter's weights among what memory is used for."""
+    if not budget.reserve(weights_bytes):
         raise DraftproofError(
             "DP701",
             "speculation.model",
-            f"a drafter of {drafter.weights_bytes} bytes",
+            f"a drafter of {weights_bytes} bytes",
             f"at most {budget.num_bytes - budget.num_reserved} bytes less what running requests hold",
             "Load it before requests run, give the engine more memory (--memory), or go on without a drafter.",
         )
-    weakref.finalize(drafter, budget.unreserve, drafter.weights_bytes)
 
 
 def _load(model: str, weights: str, resources: Resources) -> Drafter:
@@ -131,12 +139,12 @@ def _load(model: str, weights: str, resources: Resources) -> Drafter:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
     config, _ = load_weights(checkpoint)
+    _check_size(count_weights(config), count_weights(target.config))
+    needed = estimate_bytes(config, weights, target.model, checkpoint)
+    num_blocks = _num_blocks(config, target.model, needed, resources)
+    _check_room(needed, resources)
     fit = compare(read_vocabulary(open_checkpoint(target.source)), read_vocabulary(checkpoint))
     _check_vocabularies(fit)
-    _check_size(count_weights(config), count_weights(target.config))
-    num_blocks = _num_blocks(
-        config, target.model, estimate_bytes(config, weights, target.model, checkpoint), resources
-    )
     loaded = resources.load(
         path, dtype=dtype_name(target.model), weights=weights, kernels=target.model.kernels
     )
@@ -168,6 +176,7 @@ def _reload(weights: str, resources: Resources) -> Drafter:
                 f"at most {max(0, available)} bytes, which are available",
                 "Draft with a smaller model (draft_model), or by look-up (auto), which needs no weights.",
             )
+        _check_room(needed, resources)
         drafter = target if weights == target.weights else resources.reload(target, weights)
         weights_bytes = drafter.weights_bytes
         if drafter.weight_types == target.weight_types:

@@ -3,12 +3,13 @@
 Used by the proposers that draft with a model. A request judged by matching gets the token that the drafter thinks the
 target will take: the best one, or the sample under the target's own noise (Gumbel coupling). A request judged by
 rejection or block gets a token drawn from q, with q. Whether a chain goes on may depend on the tokens drawn so far,
-never on what a token turns out to be: each drawn token is kept.
+never on what a token turns out to be: each drawn token is kept, also when the drafter fails behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +27,8 @@ from draftproof.verify.types import NoiseKey, Rule
 MIN_SURVIVAL = 0.3
 """A chain goes on while the drafter's own confidence in all of it is at least this: a further token costs a step of
 the drafter, which is about this part of a step of the target."""
+
+logger = logging.getLogger("draftproof.proposers")
 
 
 class TokenMap:
@@ -76,14 +79,18 @@ class TokenMap:
 
 @dataclass(slots=True)
 class Chain:
-    """One request's draft while it grows. `is_broken`: the drafter's logits were not finite."""
+    """One request's draft while it grows. `fault`: why the drafter failed behind its tokens, which are kept."""
 
     view: SequenceView
     limit: int
     tokens: list[int] = field(default_factory=list)
     q: list[Tensor] = field(default_factory=list)
     survival: float = 1.0
-    is_broken: bool = False
+    fault: str | None = None
+
+
+Step = Callable[[Sequence[Chain]], Tensor]
+"""Computes each chain's last token; logits float32 [num_chains, drafter rows]."""
 
 
 class Chains:
@@ -93,6 +100,12 @@ class Chains:
         """`draws`: sampled requests get drawn tokens; else every request gets the best one, as a point mass."""
         self._map = token_map
         self._draws = draws
+
+    def grow(self, chains: Sequence[Chain], logits: Tensor, step: Step) -> None:
+        """Draws until every chain has ended; `logits` as for `extend`."""
+        going = self.extend(chains, logits)
+        while going:
+            going = [c for computed, logits in _computed(going, step) for c in self.extend(computed, logits)]
 
     def extend(self, chains: Sequence[Chain], logits: Tensor) -> list[Chain]:
         """Adds a token to each chain and returns those that go on.
@@ -107,7 +120,7 @@ class Chains:
             values = columns[row]
             top = float(values[best[row]])
             if not np.isfinite(top):  # the largest value of a row with a NaN is the NaN
-                chain.is_broken = True
+                chain.fault = "the drafter's logits are not finite numbers"
                 continue
             sampling = chain.view.sampling
             assert sampling is not None
@@ -141,11 +154,23 @@ class Chains:
         return True
 
 
+def _computed(chains: Sequence[Chain], step: Step) -> list[tuple[Sequence[Chain], Tensor]]:
+    """The chains with their logits; where the pass fails, each alone, without those whose own pass fails."""
+    try:
+        return [(chains, step(chains))]
+    except Exception as error:
+        if len(chains) == 1:
+            chains[0].fault = f"the drafter failed ({type(error).__name__}: {error})"
+            logger.warning("request %s: %s", chains[0].view.req_id, chains[0].fault)
+            return []
+    return [part for chain in chains for part in _computed([chain], step)]
+
+
 def draft_batch(chains: Sequence[Chain | None]) -> DraftBatch:
-    """One entry per chain, in order; None and broken chains have none."""
-    kept = [chain.tokens if chain is not None and not chain.is_broken else [] for chain in chains]
+    """One entry per chain, in order; None has none."""
+    kept = [chain.tokens if chain is not None else [] for chain in chains]
     batch = DraftBatch.chains(kept)
-    qs = [q for chain in chains if chain is not None and not chain.is_broken for q in chain.q]
+    qs = [q for chain in chains if chain is not None for q in chain.q]
     if not qs:
         return batch
     drawn = torch.tensor(

@@ -24,7 +24,7 @@ from draftproof.verify.types import Verdict
 
 
 class SelfDraftProposer:
-    """Keeps nothing of a request but whether its logits once were no numbers."""
+    """Keeps nothing of a request but whether drafting for it once failed."""
 
     name = "self"
     needs = ProposerNeeds(target_cache=True)
@@ -46,13 +46,12 @@ class SelfDraftProposer:
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         drafts = [self._begin_draft(s, b) for s, b in zip(sequences, budgets, strict=True)]
         going = [chain for chain in drafts if chain is not None]
-        while going:
-            going = self._chains.extend(going, self._forward(going))
+        if going:
+            self._chains.grow(going, self._forward(going), self._forward)
         for chain in drafts:
-            if chain is not None and chain.is_broken:
+            if chain is not None and chain.fault is not None:
                 self._broken.add(chain.view.req_id)
-                told = "the drafter's logits are not finite numbers"
-                chain.view.note = f"decodes plainly from token {len(chain.view.token_ids)} on: {told}"
+                chain.view.note = f"decodes plainly from token {len(chain.view.token_ids)} on: {chain.fault}"
         return draft_batch(drafts)
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
