@@ -19,6 +19,10 @@ from draftproof.models.base import Model
 TYPICAL_DEPTH = 16
 """Drafted tokens per request of which the logits are planned for; deeper drafts of all requests at once are rare."""
 
+FIRST_USE_BYTES = 16 * 2**20
+"""Allowance for what the first passes leave behind besides: code that is loaded when it is first called (3 MiB, as
+measured), and memory that the allocator had returned to the system after loading and takes again (up to 11 MiB)."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
@@ -26,7 +30,7 @@ class MemoryPlan:
 
     limit         for the whole process; None: none was set
     process       what it held when the model was loaded: weights, tokenizer, libraries
-    workspace     activations and logits of a pass, from above
+    workspace     activations and logits of a pass, from above, and what first passes leave behind
     caches        keys and values of target and drafters, and with a limit drafters' weights as well
     block         of one block of the target's cache
     num_blocks    most blocks that the target's cache may have
@@ -60,7 +64,7 @@ def plan_memory(config: EngineConfig, model: Model, max_len: int) -> MemoryPlan:
 
 
 def workspace_bytes(config: EngineConfig, model: Model) -> int:
-    """A pass of `max_num_rows` rows: activations, and logits of the rows that are sampled from, in float32."""
+    """A pass of `max_num_rows` rows: activations and logits of sampled rows, in float32; and `FIRST_USE_BYTES`."""
     shape = model.config
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     per_row = 2 * shape.hidden_size + heads + 3 * shape.intermediate_size
@@ -71,7 +75,7 @@ def workspace_bytes(config: EngineConfig, model: Model) -> int:
         default=0,
     )
     num_logit_rows = min(config.max_num_rows, config.max_num_seqs * (1 + TYPICAL_DEPTH))
-    return 4 * (config.max_num_rows * per_row + num_logit_rows * shape.vocab_size)
+    return 4 * (config.max_num_rows * per_row + num_logit_rows * shape.vocab_size) + FIRST_USE_BYTES
 
 
 def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:

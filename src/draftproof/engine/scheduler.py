@@ -189,11 +189,11 @@ class Scheduler:
             self._take_prefix(sequence)
             missing = self._pool.blocks_for(len(sequence.token_ids)) - len(sequence.block_ids)
             # With nobody running it gets what there is: alone it fits.
-            if self._running and missing + self._num_spoken_for() > self._pool.num_free:
+            if self._running and not self._can_have(missing + self._num_spoken_for()):
                 sequence.table.shrink(0)
                 sequence.num_computed = 0
                 return
-            if not sequence.num_output:
+            if not sequence.num_preempted:
                 sequence.num_cached = sequence.num_computed
                 self.num_prompt_tokens += sequence.num_prompt
                 self.num_cached_tokens += sequence.num_cached
@@ -213,6 +213,15 @@ class Scheduler:
             max(1, self._pool.blocks_for(len(sequence.token_ids)) - len(sequence.block_ids))
             for sequence in self._running
         )
+
+    def _can_have(self, num_blocks: int) -> bool:
+        """Whether so many blocks are free; drafters give up what they hold where that makes them enough."""
+        if num_blocks > self._pool.capacity - self._pool.num_in_use:
+            return False
+        while num_blocks > self._pool.num_free:
+            if not self._release_drafts():
+                return False
+        return True
 
     def _rows_for_chunks(self, rows_left: int) -> int:
         """Rows for prompts, of those that roots leave: a quarter of the pass at least, and what drafts do not want."""

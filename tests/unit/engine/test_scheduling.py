@@ -301,6 +301,30 @@ def test_proposers_give_up_their_cache_before_a_request_is_preempted() -> None:
     assert proposer.num_released == 1
 
 
+def test_proposers_give_up_their_cache_to_let_a_request_in_and_only_where_that_is_enough() -> None:
+    short = NGram(num_speculative_tokens=2, adaptive=False)
+    first = Request(req_id="first", prompt_token_ids=(20,) * 100, params=greedy(150), intent=short)
+    truth = {"first": alone(first).token_ids}
+    engines: list[Engine] = []
+    proposer = Greedy(truth, engines)
+    engine = make_engine(cache_of(12), lambda _: proposer)
+    engines.append(engine)
+    engine.add_request(first)
+    while not proposer.blocks.get("first"):  # then it holds half of the memory, and the request a third
+        engine.step()
+    engine.add_request(engine.make_request([21] * 240, greedy(3), req_id="too large for now"))
+    engine.step()
+    assert (engine.stats().num_running, proposer.num_released) == (1, 0)
+    engine.abort("too large for now")
+    engine.add_request(engine.make_request([21] * 100, greedy(3), req_id="second"))
+    engine.step()
+    assert (engine.stats().num_running, proposer.num_released) == (2, 1)
+    outputs = drain_quietly(engine)
+    engine.check_idle()
+    assert list(outputs) == ["second", "first"]
+    assert outputs["first"].token_ids == truth["first"]
+
+
 # ---- prefixes -----------------------------------------------------------------------------------------
 
 
@@ -328,6 +352,20 @@ def test_a_known_prefix_is_not_computed_again_and_changes_nothing() -> None:
     [answer] = first.values()
     [output] = drain(engine, [engine.make_request([*prompt, *answer.token_ids, 9], greedy(3))]).values()
     assert output.cached_tokens == 3 * BLOCK_SIZE
+
+
+def test_what_a_preempted_request_computed_of_its_prompt_is_not_reported_as_cached() -> None:
+    engine = make_engine(cache_of(8, prefill_chunk=1))
+    engine.add_request(engine.make_request([20] * 60, greedy(150), req_id="first"))
+    for _ in range(90):
+        engine.step()
+    prompt = [20 + index % 7 for index in range(120)]
+    engine.add_request(engine.make_request(prompt, greedy(4), req_id="second"))
+    outputs = drain_quietly(engine)
+    engine.check_idle()
+    assert outputs["second"].preemptions > 0
+    assert outputs["second"].cached_tokens == engine.stats().num_cached_tokens == 0
+    assert engine.stats().num_prompt_tokens == 60 + 120
 
 
 def test_requests_that_run_together_share_blocks() -> None:
