@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from draftproof.core.errors import DraftproofError
 
 MAX_TOKEN_ID = 1 << 24
 
-_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_UNUSED = 2, 3, 5
+_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER_DEFINED, _GGUF_UNUSED = 2, 3, 4, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     document = read_json(path, TOKENIZER_MAX_BYTES)
     try:
         return _from_tokenizer_json(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise broken(path, f"{type(error).__name__}: {error}"[:200], "a vocabulary with token ids") from error
 
 
@@ -127,9 +128,18 @@ def bytes_of_token(token: str, is_byte_level: bool) -> bytes:
         if all(character in alphabet for character in token):
             return bytes(alphabet[character] for character in token)
         return token.encode()
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-        return bytes([int(token[3:5], 16)])
+    byte = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token)
+    if byte is not None:
+        return bytes.fromhex(byte[1])
     return token.replace("▁", " ").encode()
+
+
+def added_token_bytes(content: str, is_special: bool, is_byte_level: bool) -> bytes:
+    """The same of a token that was added to a vocabulary: it is matched as it is spelled, and decoded like others.
+
+    Byte-level decoders leave it alone; others turn its `▁` into spaces. Special tokens keep their spelling.
+    """
+    return content.encode() if is_special or is_byte_level else bytes_of_token(content, False)
 
 
 @functools.cache
@@ -153,8 +163,10 @@ def _ordinary(vocabulary: Vocabulary) -> dict[bytes, int]:
 
 def _from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
     spellings = metadata.get("tokenizer.ggml.tokens")
-    types = metadata.get("tokenizer.ggml.token_type") or [1] * len(spellings or ())
-    if not isinstance(spellings, list) or not spellings or len(types) != len(spellings):
+    types = metadata.get("tokenizer.ggml.token_type")
+    if types is None and isinstance(spellings, list):
+        types = [1] * len(spellings)
+    if not isinstance(spellings, list) or not isinstance(types, list) or not 0 < len(spellings) == len(types):
         raise DraftproofError(
             "DP405",
             "GGUF: tokenizer.ggml.tokens",
@@ -171,6 +183,8 @@ def _from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
         elif kind in (_GGUF_CONTROL, _GGUF_UNKNOWN):
             special.add(token_id)
             tokens.append(str(token).encode())
+        elif kind == _GGUF_USER_DEFINED:
+            tokens.append(added_token_bytes(str(token), False, is_byte_level))
         else:
             tokens.append(bytes_of_token(str(token), is_byte_level))
     return Vocabulary(tuple(tokens), frozenset(special))
@@ -192,7 +206,7 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
         tokens[token_id] = bytes_of_token(token, is_byte_level)
     special = set()
     for token_id, entry in added.items():
-        tokens[token_id] = str(entry["content"]).encode()
+        tokens[token_id] = added_token_bytes(str(entry["content"]), bool(entry.get("special")), is_byte_level)
         if entry.get("special"):
             special.add(token_id)
     unknown = vocab.get(model.get("unk_token"))

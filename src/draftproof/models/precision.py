@@ -76,7 +76,8 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
         stored = self._weights.stored(name)
         if not isinstance(stored, BlockTensor) or stored.type_name not in KERNEL_TYPES:
             return None
-        return stored if bits_per_weight(stored.type_name) <= _MOST_BITS[self._form] else None
+        most_bits = _MOST_BITS["int8" if name in _LOOKUPS and self._form == "int4" else self._form]
+        return stored if bits_per_weight(stored.type_name) <= most_bits else None
 
     def _rounded(self, name: str) -> Tensor | BlockTensor:
         values = self._weights[name]

@@ -15,7 +15,7 @@ import tokenizers
 
 from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_text
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile
-from draftproof.checkpoints.vocabulary import bytes_of_token
+from draftproof.checkpoints.vocabulary import added_token_bytes, bytes_of_token
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
 
@@ -35,7 +35,7 @@ class Tokenizer:
         """One more than the highest token id; a model may have more rows than that."""
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
-        self._added = {token_id: token.content for token_id, token in added.items()}
+        self._added = {token_id: (token.content, token.special) for token_id, token in added.items()}
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Token ids of `text`. `add_special` also adds what the model begins texts with, such as <s>: right for
@@ -71,7 +71,7 @@ class Tokenizer:
         Exact also where a token is part of a character. Special tokens give their spelling.
         """
         if token_id in self._added:
-            return self._added[token_id].encode()
+            return added_token_bytes(*self._added[token_id], self._is_byte_level)
         token: str | None = self._backend.id_to_token(token_id)
         if token is None:
             return b""

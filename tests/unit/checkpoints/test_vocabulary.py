@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from draftproof.checkpoints.gguf import open_checkpoint
-from draftproof.checkpoints.vocabulary import Vocabulary, compare, read_vocabulary
+from draftproof.checkpoints.vocabulary import (
+    Vocabulary,
+    _from_gguf,
+    bytes_of_token,
+    compare,
+    read_vocabulary,
+)
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer import load_tokenizer
 from support.checkpoints import write_checkpoint, write_gguf
@@ -105,6 +111,8 @@ def test_reordered_ids_of_a_real_tokenizer(tmp_path: Path) -> None:
         {"model": {"vocab": {"a": "x"}}},
         {"model": {"vocab": {"a": 1 << 40}}},
         {"model": {"vocab": {"a": -2}}},
+        {"model": {"vocab": [[]]}},
+        {"model": {"vocab": {"a": float("inf")}}},
         {"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": None}]},
         {"model": {"vocab": {"a": 0}}, "added_tokens": 7},
     ],
@@ -117,3 +125,43 @@ def test_broken_vocabularies_are_refused(document: dict[str, Any], tmp_path: Pat
 def test_no_vocabulary_at_all(tmp_path: Path) -> None:
     with pytest.raises(DraftproofError, match="DP405"):
         read_vocabulary(tmp_path)
+
+
+def test_added_tokens_are_decoded_like_others_unless_special(tmp_path: Path) -> None:
+    """Runs of `▁` are added tokens in some SentencePiece vocabularies; both formats mean spaces by them."""
+    added = [{"id": 1, "content": "▁▁", "special": False}, {"id": 3, "content": "<s>", "special": True}]
+    model = {"type": "BPE", "vocab": {"▁": 0, "▁▁": 1, "a": 2, "<s>": 3}, "merges": []}
+    from_json = _document(tmp_path, {"model": model, "added_tokens": added, "decoder": {"type": "Replace"}})
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["▁", "▁▁", "a", "<s>"],
+        "tokenizer.ggml.token_type": [1, 4, 1, 3],
+    }
+    from_gguf = _from_gguf(metadata)
+    assert from_json.tokens == from_gguf.tokens == (b" ", b"  ", b"a", b"<s>")
+    assert from_json.special == from_gguf.special == {3}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokenizer.ggml.token_type": 1},
+        {"tokenizer.ggml.token_type": [1]},
+        {"tokenizer.ggml.tokens": 3},
+        {"tokenizer.ggml.tokens": []},
+    ],
+)
+def test_broken_gguf_vocabularies_are_refused(changes: dict[str, Any]) -> None:
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["a", "b"],
+        "tokenizer.ggml.token_type": [1, 1],
+    }
+    with pytest.raises(DraftproofError, match="DP405"):
+        _from_gguf(metadata | changes)
+
+
+@pytest.mark.parametrize("token", ["<0xZZ>", "<0x+1>", "<0x 1>", "<0x1>", "<0x041>"])
+def test_only_two_hexadecimal_digits_are_a_byte(token: str) -> None:
+    assert bytes_of_token(token, False) == token.encode()
+    assert bytes_of_token("<0xe9>", False) == b"\xe9"

@@ -124,7 +124,8 @@ FAMILIES = (
     ),
     Family(
         "mixtral", "MixtralForCausalLM", "llama",
-        defaults={"rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}, windows=all_windowed,
+        defaults={"rope_theta": 1e6, "rms_norm_eps": 1e-5, "num_local_experts": 8, "num_experts_per_tok": 2},
+        windows=all_windowed,
         experts=ExpertKeys("num_local_experts", "intermediate_size", True), gguf_pairs=True,
     ),
     Family(

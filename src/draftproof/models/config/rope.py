@@ -87,15 +87,15 @@ def _llama3(fields: Fields, original: int) -> Llama3Scaling:
 def _yarn(plain: RopeConfig, fields: Fields, original: int, context: int) -> RopeConfig:
     factor = fields.number("factor", default=context / original)
     usual = _magnitude(factor)
-    if fields.has("mscale") and fields.has("mscale_all_dim"):
+    if fields.raw("mscale") and fields.raw("mscale_all_dim"):  # 0 stands for "not used", here and below
         usual = _magnitude(factor, fields.number("mscale")) / _magnitude(
             factor, fields.number("mscale_all_dim")
         )
     scaling = YarnScaling(
         factor,
         original,
-        beta_fast=fields.number("beta_fast", default=32.0),
-        beta_slow=fields.number("beta_slow", default=1.0),
+        beta_fast=fields.number("beta_fast", default=32.0) if fields.raw("beta_fast") != 0 else 32.0,
+        beta_slow=fields.number("beta_slow", default=1.0) if fields.raw("beta_slow") != 0 else 1.0,
         truncate=fields.flag("truncate", default=True),
     )
     _check_yarn(plain, scaling, fields)
