@@ -165,6 +165,18 @@ def test_rotary_rules_that_follow_the_length_are_fixed_to_the_context() -> None:
     assert early == hf(replace(phi3, rope_scaling=dict(phi3.rope_scaling or {}) | {"type": "yarn"})) == config
 
 
+def test_zeros_of_yarn_mean_not_used() -> None:
+    rule = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    zeros = {"mscale": 1.0, "mscale_all_dim": 0, "beta_fast": 0, "beta_slow": 0}
+    assert rope_of(rope_scaling=rule | zeros) == rope_of(rope_scaling=rule)
+
+
+def test_mixtral_has_a_norm_of_its_own_where_the_file_names_none() -> None:
+    document = hf_config(replace(TINY, family="mixtral"))
+    del document["rms_norm_eps"]
+    assert config_from_hf(document, {}).rms_norm_eps == 1e-5
+
+
 def windows(spec: Spec, **changes: Any) -> list[int | None]:
     return [layer.window for layer in hf(spec, **changes).layers]
 

@@ -162,7 +162,8 @@ def _check_supported(config: ModelConfig, dtype: torch.dtype, num_threads: int) 
     elif dtype not in (torch.float32, torch.bfloat16):
         problem = str(dtype)
     elif any((rope.rotary_dim or 0) % HEAD_DIM_MULTIPLE for rope in config.ropes):
-        problem = f"{config.ropes[0].rotary_dim} rotated elements of a head"
+        odd = next(rope.rotary_dim for rope in config.ropes if (rope.rotary_dim or 0) % HEAD_DIM_MULTIPLE)
+        problem = f"{odd} rotated elements of a head"
     if problem:
         raise DraftproofError(
             "DP702",
