@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_json
@@ -71,19 +72,25 @@ class VocabularyFit:
         return f"another vocabulary with {shared} ({self.num_drafter} in the drafter)"
 
 
-def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """The vocabulary of a checkpoint. Raises DP402 for a broken one, DP405 where there is none."""
-    if isinstance(checkpoint, GgufFile):
-        return _from_gguf(checkpoint.metadata)
-    path = member(checkpoint, "tokenizer.json")
+def tokenizer_path(directory: Path) -> Path:
+    """tokenizer.json of a safetensors directory. Raises DP405 if there is none."""
+    path = member(directory, "tokenizer.json")
     if path is None:
         raise DraftproofError(
             "DP405",
             "tokenizer",
-            f"{checkpoint} without tokenizer.json",
+            f"{directory} without tokenizer.json",
             "tokenizer.json",
             "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
         )
+    return path
+
+
+def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
+    """The vocabulary of a checkpoint. Raises DP402 for a broken one, DP405 where there is none."""
+    if isinstance(checkpoint, GgufFile):
+        return _from_gguf(checkpoint.metadata)
+    path = tokenizer_path(checkpoint)
     document = read_json(path, TOKENIZER_MAX_BYTES)
     try:
         return _from_tokenizer_json(document)

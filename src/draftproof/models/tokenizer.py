@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import tokenizers
 
-from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_text
+from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, read_text
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile
-from draftproof.checkpoints.vocabulary import added_token_bytes, bytes_of_token
+from draftproof.checkpoints.vocabulary import added_token_bytes, bytes_of_token, tokenizer_path
 from draftproof.core.errors import DraftproofError
 from draftproof.models.tokenizer_gguf import tokenizer_from_gguf
 
@@ -86,15 +86,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """The checkpoint's tokenizer. Raises DP405 if there is none or it is of another kind, DP402 if it is broken."""
     if isinstance(checkpoint, GgufFile):
         return Tokenizer(tokenizer_from_gguf(checkpoint.metadata))
-    path = member(checkpoint, "tokenizer.json")
-    if path is None:
-        raise DraftproofError(
-            "DP405",
-            "tokenizer",
-            f"{checkpoint} without tokenizer.json",
-            "tokenizer.json",
-            "Save the tokenizer with `save_pretrained` of Transformers, which writes tokenizer.json.",
-        )
+    path = tokenizer_path(checkpoint)
     text = read_text(path, TOKENIZER_MAX_BYTES)
     with _library_faults():
         try:
