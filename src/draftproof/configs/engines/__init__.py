@@ -1,0 +1,1 @@
+"""How each engine writes speculation down: one dialect per engine, found by name in `configs.registry`."""

@@ -1,0 +1,1 @@
+"""The rules that `draftproof check` applies, one module per family of rules."""
