@@ -69,6 +69,11 @@ def _detect_directory(path: Path) -> Literal["safetensors"]:
     )
 
 
+def is_pickled(name: str) -> bool:
+    """Whether a file of this name holds pickled weights. They can run code when they are read."""
+    return name.endswith(_PICKLED_SUFFIXES)
+
+
 def _pickled(path: Path) -> DraftproofError:
     return DraftproofError(
         "DP407",
@@ -79,8 +84,8 @@ def _pickled(path: Path) -> DraftproofError:
     )
 
 
-def broken(path: Path, found: object, expected: str) -> DraftproofError:
-    """The error for a file whose content contradicts its format."""
+def broken(path: Path | str, found: object, expected: str) -> DraftproofError:
+    """The error for a file whose content contradicts its format; `path` may also name a file of a hub."""
     remedy = "Get the file again and compare its size and SHA-256 with the source."
     return DraftproofError("DP402", str(path), found, expected, remedy)
 
@@ -127,7 +132,7 @@ def read_text(path: Path, max_bytes: int) -> str:
     return decode(path, content)
 
 
-def decode(path: Path, content: bytes) -> str:
+def decode(path: Path | str, content: bytes) -> str:
     """UTF-8 bytes that came from `path` as text. Raises DP402."""
     try:
         return content.decode("utf-8")
@@ -135,7 +140,7 @@ def decode(path: Path, content: bytes) -> str:
         raise broken(path, f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text") from error
 
 
-def parse_json(path: Path, text: str) -> dict[str, Any]:
+def parse_json(path: Path | str, text: str) -> dict[str, Any]:
     """As `read_json`, of text that came from `path`."""
     try:
         document = json.loads(text, object_pairs_hook=_unique_keys)

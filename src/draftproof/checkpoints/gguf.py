@@ -11,6 +11,7 @@ import math
 import mmap
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,32 @@ TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     14: ("Q6_K", 256, 210),
     30: ("BF16", 1, 2),
 }
-"""Number in the file → name, elements per block, bytes per block."""
+"""Number in the file → name, elements per block, bytes per block: what our engine loads."""
+
+ALL_TENSOR_TYPES: dict[int, tuple[str, int, int]] = TENSOR_TYPES | {
+    9: ("Q8_1", 32, 40),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    24: ("I8", 1, 1),
+    25: ("I16", 1, 2),
+    26: ("I32", 1, 4),
+    27: ("I64", 1, 8),
+    28: ("F64", 1, 8),
+    29: ("IQ1_M", 256, 56),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+    40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18),
+}
+"""The same for every type that files may have (gguf 0.19): enough to judge a file without loading it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +102,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return read_gguf(path) if detect(path) == "gguf" else path
 
 
-def read_gguf(path: Path) -> GgufFile:
-    """Reads the header of `path`.
+def read_gguf(path: Path, types: Mapping[int, tuple[str, int, int]] = TENSOR_TYPES) -> GgufFile:
+    """Reads the header of `path`, whose tensors may be of `types`.
 
     Raises DP402 for anything that contradicts the format, DP406 for a format version, a split file or a
     tensor type that is not supported.
@@ -96,7 +122,7 @@ def read_gguf(path: Path) -> GgufFile:
         metadata = _read_metadata(cursor, num_keys)
         if metadata.get("split.count", 0) not in (0, 1):
             raise _unsupported(path, "split.count", metadata["split.count"], "one file with all tensors")
-        tensors = _read_tensors(cursor, num_tensors, metadata)
+        tensors = _read_tensors(cursor, num_tensors, metadata, types)
     return GgufFile(path, metadata, tensors)
 
 
@@ -183,7 +209,9 @@ def _read_metadata(cursor: _Cursor, num_keys: int) -> dict[str, Any]:
     return metadata
 
 
-def _read_tensors(cursor: _Cursor, num_tensors: int, metadata: dict[str, Any]) -> dict[str, GgufTensor]:
+def _read_tensors(
+    cursor: _Cursor, num_tensors: int, metadata: dict[str, Any], types: Mapping[int, tuple[str, int, int]]
+) -> dict[str, GgufTensor]:
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
         raise broken(cursor.path, f"general.alignment {alignment}", "a power of two")
@@ -192,7 +220,7 @@ def _read_tensors(cursor: _Cursor, num_tensors: int, metadata: dict[str, Any]) -
         name = cursor.string(MAX_NAME_BYTES)
         if name in relative:
             raise broken(cursor.path, f"the tensor {name!r} twice", "each tensor once")
-        relative[name] = _read_tensor(cursor, name)
+        relative[name] = _read_tensor(cursor, name, types)
     data_start = -(-cursor.position // alignment) * alignment
     end = data_start
     tensors: dict[str, GgufTensor] = {}
@@ -209,15 +237,15 @@ def _read_tensors(cursor: _Cursor, num_tensors: int, metadata: dict[str, Any]) -
     return tensors
 
 
-def _read_tensor(cursor: _Cursor, name: str) -> GgufTensor:
+def _read_tensor(cursor: _Cursor, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufTensor:
     num_dims = cursor.count("I", _MAX_DIMS, "dimensions")
     dims = [cursor.scalar("Q") for _ in range(num_dims)]
     number = cursor.scalar("I")
     offset = cursor.scalar("Q")
-    if number not in TENSOR_TYPES:
-        known = ", ".join(type_name for type_name, _, _ in TENSOR_TYPES.values())
+    if number not in types:
+        known = ", ".join(type_name for type_name, _, _ in types.values())
         raise _unsupported(cursor.path, f"tensor {name!r}", f"type number {number}", f"one of {known}")
-    type_name, block_size, block_bytes = TENSOR_TYPES[number]
+    type_name, block_size, block_bytes = types[number]
     if not dims or 0 in dims or dims[0] % block_size:
         raise broken(cursor.path, f"tensor {name!r} of {dims}", f"rows of whole blocks of {block_size}")
     return GgufTensor(type_name, tuple(reversed(dims)), offset, math.prod(dims) // block_size * block_bytes)

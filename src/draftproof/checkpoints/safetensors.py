@@ -89,16 +89,29 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
     """The tensors of one file by name. Raises DP402 for anything that contradicts the format."""
     size = os.path.getsize(path)
     with path.open("rb") as file:
-        prefix = file.read(8)
-        if len(prefix) < 8:
-            raise broken(path, f"{size} bytes", "a safetensors file")
-        header_bytes = int.from_bytes(prefix, "little")
-        if header_bytes > min(HEADER_MAX_BYTES, size - 8):
-            raise broken(path, f"a header of {header_bytes} bytes of {size}", "a header within the file")
-        header = parse_json(path, decode(path, file.read(header_bytes)))
-    header.pop("__metadata__", None)
-    data_start = 8 + header_bytes
-    tensors = {name: _entry(path, name, value, data_start) for name, value in header.items()}
+        header_bytes = header_length(path, file.read(8), size)
+        return parse_header(path, size, file.read(header_bytes))
+
+
+def header_length(path: Path | str, prefix: bytes, size: int) -> int:
+    """Bytes of the JSON header, from the first 8 bytes of a file of `size` bytes. Raises DP402."""
+    if len(prefix) < 8:
+        raise broken(path, f"{size} bytes", "a safetensors file")
+    header_bytes = int.from_bytes(prefix[:8], "little")
+    if header_bytes > min(HEADER_MAX_BYTES, size - 8):
+        raise broken(path, f"a header of {header_bytes} bytes of {size}", "a header within the file")
+    return header_bytes
+
+
+def parse_header(path: Path | str, size: int, header: bytes) -> dict[str, TensorEntry]:
+    """The tensors that the JSON header of a file of `size` bytes describes. Raises DP402.
+
+    `path` may also name a file of a hub; it stands in messages and in the entries.
+    """
+    document = parse_json(path, decode(path, header))
+    document.pop("__metadata__", None)
+    data_start = 8 + len(header)
+    tensors = {name: _entry(path, name, value, data_start) for name, value in document.items()}
     end = data_start
     for entry in sorted(tensors.values(), key=lambda entry: (entry.offset, entry.num_bytes)):
         if entry.offset != end:
@@ -109,7 +122,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
     return tensors
 
 
-def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
+def _entry(path: Path | str, name: str, value: Any, data_start: int) -> TensorEntry:
     found = f"tensor {name[:100]!r}: {str(value)[:200]}"
     fault = broken(path, found, "dtype, shape and data_offsets that agree")
     if not isinstance(value, dict):
@@ -123,7 +136,7 @@ def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
     begin, end = offsets
     if num_elements > _MAX_ELEMENTS or (end - begin) * 8 != num_elements * ELEMENT_BITS[dtype]:
         raise fault
-    return TensorEntry(path, dtype, tuple(shape), data_start + begin, end - begin)
+    return TensorEntry(Path(path), dtype, tuple(shape), data_start + begin, end - begin)
 
 
 def _are_counts(values: Any, shortest: int, longest: int) -> TypeGuard[list[int]]:

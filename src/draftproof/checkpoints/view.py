@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 from draftproof.checkpoints.vocabulary import Vocabulary
 
+Kind = Literal["safetensors", "gguf", "config"]
+
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
@@ -24,7 +26,10 @@ class TensorInfo:
 
 
 class CheckpointView(Protocol):
-    """What is known of one checkpoint. Absent parts are None or empty, broken ones raise DP402, never guessed."""
+    """What is known of one checkpoint. Absent parts are None or empty, broken ones raise DP402, never guessed.
+
+    Values inside configurations come as the file has them, of any JSON type: judge their types before use.
+    """
 
     @property
     def reference(self) -> str:
@@ -32,16 +37,42 @@ class CheckpointView(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["safetensors", "gguf", "config"]:
-        """config: a directory or repository with a config.json and no weights at hand."""
+    def source(self) -> str:
+        """In words, where it was read from: a directory, a file, the hub cache, a hub."""
         ...
 
     @property
-    def revision(self) -> str | None: ...
+    def kind(self) -> Kind:
+        """config: a directory or repository with a config.json and no readable weights."""
+        ...
+
+    @property
+    def revision(self) -> str | None:
+        """The commit of the hub's repository, where that is known."""
+        ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of findings should know: shards that are missing, pickled weights that were not read."""
+        ...
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """config.json; for GGUF its metadata, keys as in the file."""
+        """config.json; for GGUF its metadata without the vocabulary's arrays, keys as in the file."""
+        ...
+
+    @property
+    def language_config(self) -> Mapping[str, Any]:
+        """The language model's configuration by Transformers' names, flat.
+
+        A nested one (text_config, thinker_config, transformer_layer_config …) comes with the outer keys that it does
+        not have itself; GGUF metadata is renamed (`gguf_names`), and what has no such name is left out.
+        """
+        ...
+
+    @property
+    def quantization_config(self) -> Mapping[str, Any]:
+        """quantization_config of config.json, else ModelOpt's hf_quant_config.json (its `quantization` object)."""
         ...
 
     @property
@@ -51,21 +82,46 @@ class CheckpointView(Protocol):
     def tokenizer_config(self) -> Mapping[str, Any]: ...
 
     @property
-    def chat_template(self) -> str | None: ...
+    def chat_template(self) -> str | None:
+        """The default one."""
+        ...
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Names of the files at hand; for a hub, of the repository's."""
+        ...
+
+    @property
+    def tensor_names(self) -> frozenset[str] | None:
+        """All names, from the index where there is one: known even where shards are missing. None without weights."""
+        ...
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo] | None:
-        """By name in the file; None where only the configuration is at hand."""
+        """By name in the file; None where not every header is at hand."""
         ...
 
     def vocabulary(self) -> Vocabulary | None:
-        """None where there is no tokenizer file."""
+        """None where there is no tokenizer file that can be read."""
         ...
 
     def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:
-        """Values of a small integer or boolean tensor (d2t, t2d); None where it is absent or larger than `limit`."""
+        """Values of a small integer or boolean tensor (d2t, t2d).
+
+        None where it is absent, is larger than `limit`, or its file is not at hand.
+        """
         ...
 
     def hashes(self) -> Mapping[str, str]:
         """File name → sha256 of each file that decides what the model computes (large: reads everything)."""
         ...
+
+
+def open_view(reference: str, *, revision: str | None = None) -> CheckpointView:
+    """The checkpoint that `reference` names: a directory, a GGUF file.
+
+    Raises DP401 where there is nothing, DP402 for a broken file, DP407 for a pickled one.
+    """
+    from draftproof.checkpoints.opening import open_reference
+
+    return open_reference(reference, revision)

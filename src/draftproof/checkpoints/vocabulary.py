@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, read_json
+from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, parse_json, read_text
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
 
@@ -89,12 +89,17 @@ def tokenizer_path(directory: Path) -> Path:
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """The vocabulary of a checkpoint. Raises DP402 for a broken one, DP405 where there is none."""
     if isinstance(checkpoint, GgufFile):
-        return _from_gguf(checkpoint.metadata)
+        return parse_gguf_vocabulary(checkpoint.metadata)
     path = tokenizer_path(checkpoint)
-    document = read_json(path, TOKENIZER_MAX_BYTES)
+    return parse_vocabulary(path, read_text(path, TOKENIZER_MAX_BYTES))
+
+
+def parse_vocabulary(path: Path | str, text: str) -> Vocabulary:
+    """The vocabulary of a tokenizer.json; `path` stands in messages. Raises DP402."""
+    document = parse_json(path, text)
     try:
         return _from_tokenizer_json(document)
-    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise broken(path, f"{type(error).__name__}: {error}"[:200], "a vocabulary with token ids") from error
 
 
@@ -168,7 +173,8 @@ def _ordinary(vocabulary: Vocabulary) -> dict[bytes, int]:
     return found
 
 
-def _from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
+def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary in a GGUF file's metadata. Raises DP405 where there is none."""
     spellings = metadata.get("tokenizer.ggml.tokens")
     types = metadata.get("tokenizer.ggml.token_type")
     if types is None and isinstance(spellings, list):

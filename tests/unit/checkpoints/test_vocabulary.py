@@ -11,9 +11,9 @@ import pytest
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.checkpoints.vocabulary import (
     Vocabulary,
-    _from_gguf,
     bytes_of_token,
     compare,
+    parse_gguf_vocabulary,
     read_vocabulary,
 )
 from draftproof.core.errors import DraftproofError
@@ -137,7 +137,7 @@ def test_added_tokens_are_decoded_like_others_unless_special(tmp_path: Path) -> 
         "tokenizer.ggml.tokens": ["▁", "▁▁", "a", "<s>"],
         "tokenizer.ggml.token_type": [1, 4, 1, 3],
     }
-    from_gguf = _from_gguf(metadata)
+    from_gguf = parse_gguf_vocabulary(metadata)
     assert from_json.tokens == from_gguf.tokens == (b" ", b"  ", b"a", b"<s>")
     assert from_json.special == from_gguf.special == {3}
 
@@ -158,7 +158,7 @@ def test_broken_gguf_vocabularies_are_refused(changes: dict[str, Any]) -> None:
         "tokenizer.ggml.token_type": [1, 1],
     }
     with pytest.raises(DraftproofError, match="DP405"):
-        _from_gguf(metadata | changes)
+        parse_gguf_vocabulary(metadata | changes)
 
 
 @pytest.mark.parametrize("token", ["<0xZZ>", "<0x+1>", "<0x 1>", "<0x1>", "<0x041>"])

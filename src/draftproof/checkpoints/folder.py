@@ -1,0 +1,132 @@
+"""Files of a checkpoint by name, wherever they lie. A local directory here; a hub's repository in `hub`.
+
+Called by `folder_view`. Knows names, sizes and bytes; nothing of what they mean. Every read is bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from draftproof.checkpoints.files import broken, member
+from draftproof.core.errors import DraftproofError
+
+MAX_FILES = 1 << 16
+_HASH_CHUNK = 1 << 20
+
+
+class Folder(Protocol):
+    """A flat set of files. All methods raise DP402 for names and files that cannot be part of a checkpoint."""
+
+    place: str
+    """In words, where it is."""
+
+    def names(self) -> frozenset[str]: ...
+
+    def label(self, name: str) -> str:
+        """The file's full name for messages."""
+        ...
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        """The whole file, or None where there is none. Raises DP402 for one longer than `max_bytes`."""
+        ...
+
+    def read_range(self, name: str, start: int, num_bytes: int) -> bytes:
+        """Bytes of a file that exists. Raises DP402 where it ends before."""
+        ...
+
+    def size(self, name: str) -> int:
+        """Bytes of a file that exists."""
+        ...
+
+    def sha256(self, name: str) -> str:
+        """Of a file that exists."""
+        ...
+
+
+class LocalFolder:
+    """A directory. Links may lead only where `files.member` allows."""
+
+    def __init__(self, path: Path, place: str | None = None) -> None:
+        self.path = path
+        self.place = place or f"directory {path}"
+
+    def names(self) -> frozenset[str]:
+        found: list[str] = []
+        with _readable(self.path), os.scandir(self.path) as entries:
+            for entry in entries:
+                if len(found) == MAX_FILES:
+                    raise broken(self.path, f"more than {MAX_FILES} files", "the directory of one checkpoint")
+                found.append(entry.name)
+        return frozenset(found)
+
+    def label(self, name: str) -> str:
+        return str(self.path / name)
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        path = self._find(name)
+        if path is None:
+            return None
+        with _readable(path), path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise broken(path, f"more than {max_bytes} bytes", "a shorter file")
+        return content
+
+    def read_range(self, name: str, start: int, num_bytes: int) -> bytes:
+        path = self._existing(name)
+        with _readable(path), path.open("rb") as file:
+            file.seek(start)
+            content = file.read(num_bytes)
+        if len(content) < num_bytes:
+            raise broken(path, f"{start + len(content)} bytes", f"at least {start + num_bytes} bytes")
+        return content
+
+    def size(self, name: str) -> int:
+        path = self._existing(name)
+        with _readable(path):
+            return os.path.getsize(path)
+
+    def sha256(self, name: str) -> str:
+        path = self._existing(name)
+        with _readable(path):
+            return sha256_of_file(path)
+
+    def _find(self, name: str) -> Path | None:
+        with _readable(self.path / name if "\0" not in name else self.path):
+            path = member(self.path, name)
+            if path is None and os.path.lexists(self.path / name):
+                raise broken(self.path / name, "a link that leads nowhere", "a file")
+        return path
+
+    def _existing(self, name: str) -> Path:
+        path = self._find(name)
+        if path is None:
+            raise broken(self.path, f"no file {name}", "the file that the checkpoint names")
+        return path
+
+
+def sha256_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_HASH_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What the operating system refuses becomes DP002; a chain of links without end too."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "loop" not in str(error).lower():
+            raise
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DraftproofError(
+            "DP002", str(path), found, "a file that can be read", "Check the path and its permissions."
+        ) from error

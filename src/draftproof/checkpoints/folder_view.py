@@ -1,0 +1,183 @@
+"""The view of a folder as Transformers saves it: config.json, tokenizer files, safetensors. Local or on a hub.
+
+Made by `opening`. Reads each file once and only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from draftproof.checkpoints.files import (
+    CONFIG_MAX_BYTES,
+    TOKENIZER_MAX_BYTES,
+    decode,
+    is_pickled,
+    parse_json,
+)
+from draftproof.checkpoints.folder import Folder
+from draftproof.checkpoints.integers import unpack_integers
+from draftproof.checkpoints.naming import language_config
+from draftproof.checkpoints.safetensors import TensorEntry
+from draftproof.checkpoints.shards import Shards, find_shards, read_header, read_headers
+from draftproof.checkpoints.view import Kind, TensorInfo
+from draftproof.checkpoints.vocabulary import Vocabulary, parse_vocabulary
+
+_DECIDING = (
+    "config.json", "generation_config.json", "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json",
+    "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json",
+    "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
+"""Files beside the weights that decide what is computed from a text."""
+
+
+class FolderView:
+    """`CheckpointView` of a folder. Raises DP401 where the folder holds neither config.json nor safetensors."""
+
+    def __init__(self, reference: str, folder: Folder, revision: str | None = None) -> None:
+        self.reference = reference
+        self.revision = revision
+        self._folder = folder
+
+    @property
+    def source(self) -> str:
+        return self._folder.place
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        return self._folder.names()
+
+    @property
+    def kind(self) -> Kind:
+        return "config" if self._shards is None else "safetensors"
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        shards = self._shards
+        if shards is None:
+            pickled = sorted(filter(is_pickled, self.files))
+            if pickled:
+                return (f"only pickled weights ({pickled[0]}), which are not read: they can run code",)
+            return ("no weights at hand",)
+        remarks = []
+        if shards.missing:
+            named = ", ".join(shards.missing[:3]) + (" …" if len(shards.missing) > 3 else "")
+            remarks.append(f"{len(shards.missing)} of {len(shards.files)} weight files are missing: {named}")
+        if shards.ignored:
+            remarks.append(f"not part of the model by its index: {', '.join(shards.ignored[:3])}")
+        return tuple(remarks)
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        return self._document("config.json")
+
+    @cached_property
+    def language_config(self) -> Mapping[str, Any]:
+        return language_config(self.config)
+
+    @cached_property
+    def quantization_config(self) -> Mapping[str, Any]:
+        for config in (self.config, self.language_config):
+            for key in ("quantization_config", "compression_config"):
+                if isinstance(config.get(key), dict):
+                    found: Mapping[str, Any] = config[key]
+                    return found
+        document = self._document("hf_quant_config.json")
+        inner = document.get("quantization")
+        return inner if isinstance(inner, dict) else document
+
+    @cached_property
+    def generation_config(self) -> Mapping[str, Any]:
+        return self._document("generation_config.json")
+
+    @cached_property
+    def tokenizer_config(self) -> Mapping[str, Any]:
+        return self._document("tokenizer_config.json")
+
+    @cached_property
+    def chat_template(self) -> str | None:
+        plain = self._text("chat_template.jinja")
+        if plain is not None:
+            return plain
+        found = self._document("chat_template.json").get("chat_template")
+        found = found or self.tokenizer_config.get("chat_template")
+        if isinstance(found, list):
+            by_name = {
+                str(entry.get("name")): entry.get("template") for entry in found if isinstance(entry, dict)
+            }
+            found = by_name.get("default")
+        return found if isinstance(found, str) else None
+
+    @cached_property
+    def tensor_names(self) -> frozenset[str] | None:
+        shards = self._shards
+        if shards is not None and shards.weight_map is not None:
+            return frozenset(shards.weight_map)
+        return None if self._entries is None else frozenset(self._entries)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorInfo] | None:
+        if self._entries is None:
+            return None
+        return {
+            name: TensorInfo(entry.dtype, entry.shape, entry.num_bytes, file)
+            for name, (file, entry) in self._entries.items()
+        }
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary | None:
+        text = self._text("tokenizer.json", TOKENIZER_MAX_BYTES)
+        return None if text is None else parse_vocabulary(self._folder.label("tokenizer.json"), text)
+
+    def vocabulary(self) -> Vocabulary | None:
+        return self._vocabulary
+
+    def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:
+        found = self._entry(tensor)
+        if found is None:
+            return None
+        file, entry = found
+        label = f"{self._folder.label(file)}: {tensor}"
+        return unpack_integers(
+            label,
+            entry.dtype,
+            entry.num_bytes,
+            limit,
+            lambda: self._folder.read_range(file, entry.offset, entry.num_bytes),
+        )
+
+    def hashes(self) -> Mapping[str, str]:
+        weights = () if self._shards is None else self._shards.files
+        wanted = [name for name in (*_DECIDING, *weights) if name in self.files]
+        return {name: self._folder.sha256(name) for name in wanted}
+
+    @cached_property
+    def _shards(self) -> Shards | None:
+        return find_shards(self._folder)
+
+    @cached_property
+    def _entries(self) -> Mapping[str, tuple[str, TensorEntry]] | None:
+        shards = self._shards
+        return None if shards is None or shards.missing else read_headers(self._folder, shards)
+
+    def _entry(self, tensor: str) -> tuple[str, TensorEntry] | None:
+        """From its own shard alone where the index says which."""
+        shards = self._shards
+        if shards is None:
+            return None
+        if shards.weight_map is None:
+            return None if self._entries is None else self._entries.get(tensor)
+        file = shards.weight_map.get(tensor)
+        if file is None or file in shards.missing:
+            return None
+        entry = read_header(self._folder, file).get(tensor)
+        return None if entry is None else (file, entry)
+
+    def _document(self, name: str) -> Mapping[str, Any]:
+        text = self._text(name)
+        return {} if text is None else parse_json(self._folder.label(name), text)
+
+    def _text(self, name: str, max_bytes: int = CONFIG_MAX_BYTES) -> str | None:
+        content = self._folder.read(name, max_bytes) if name in self.files else None
+        return None if content is None else decode(self._folder.label(name), content)

@@ -1,0 +1,108 @@
+"""The view of a GGUF file. Made by `opening`; the header is read once, when the view is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from draftproof.checkpoints.folder import LocalFolder, sha256_of_file
+from draftproof.checkpoints.gguf import ALL_TENSOR_TYPES, read_gguf
+from draftproof.checkpoints.integers import unpack_integers
+from draftproof.checkpoints.naming import gguf_names
+from draftproof.checkpoints.view import Kind, TensorInfo
+from draftproof.checkpoints.vocabulary import Vocabulary, parse_gguf_vocabulary
+
+_MAX_SHOWN_ARRAY = 1 << 12
+_NO_VALUES: Mapping[str, Any] = {}
+
+
+class GgufView:
+    """`CheckpointView` of one file."""
+
+    kind: Kind = "gguf"
+    revision: str | None = None
+
+    def __init__(self, reference: str, path: Path) -> None:
+        self.reference = reference
+        self._path = path
+        self._file = read_gguf(path, ALL_TENSOR_TYPES)
+
+    @property
+    def source(self) -> str:
+        return f"file {self._path}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset((self._path.name,))
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        return {
+            key: value
+            for key, value in self._file.metadata.items()
+            if not isinstance(value, list) or len(value) <= _MAX_SHOWN_ARRAY
+        }
+
+    @cached_property
+    def language_config(self) -> Mapping[str, Any]:
+        shapes = {name: tensor.shape for name, tensor in self._file.tensors.items()}
+        return gguf_names(self._file.metadata, shapes)
+
+    @property
+    def quantization_config(self) -> Mapping[str, Any]:
+        return _NO_VALUES
+
+    @property
+    def generation_config(self) -> Mapping[str, Any]:
+        return _NO_VALUES
+
+    @property
+    def tokenizer_config(self) -> Mapping[str, Any]:
+        return _NO_VALUES
+
+    @property
+    def chat_template(self) -> str | None:
+        found = self._file.metadata.get("tokenizer.chat_template")
+        return found if isinstance(found, str) else None
+
+    @property
+    def tensor_names(self) -> frozenset[str]:
+        return frozenset(self._file.tensors)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        return {
+            name: TensorInfo(tensor.type_name, tensor.shape, tensor.num_bytes, self._path.name)
+            for name, tensor in self._file.tensors.items()
+        }
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary | None:
+        if "tokenizer.ggml.tokens" not in self._file.metadata:
+            return None
+        return parse_gguf_vocabulary(self._file.metadata)
+
+    def vocabulary(self) -> Vocabulary | None:
+        return self._vocabulary
+
+    def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:
+        found = self._file.tensors.get(tensor)
+        if found is None:
+            return None
+        folder = LocalFolder(self._path.parent)
+        return unpack_integers(
+            f"{self._path}: {tensor}",
+            found.type_name,
+            found.num_bytes,
+            limit,
+            lambda: folder.read_range(self._path.name, found.offset, found.num_bytes),
+        )
+
+    def hashes(self) -> Mapping[str, str]:
+        return {self._path.name: sha256_of_file(self._path)}
