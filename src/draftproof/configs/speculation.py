@@ -36,7 +36,8 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """A draft tree: levels, branches per node, and nodes that are verified, the root not counted."""
+    """A draft tree: levels, branches per node, and nodes that are verified, the root not counted. With a tree the
+    speculation's `depth` stays unsaid: `Tree.depth` holds the levels."""
 
     depth: int | None = None
     branching: int | None = None
@@ -66,7 +67,7 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """`depth` is K. `schedule` is ascending and without overlaps.
+    """`depth` is K of a chain; a tree says its own. `schedule` is ascending and without overlaps.
 
     `verification`: standard (rejection sampling by Leviathan et al.), block (Sun et al.), coupled (the target's own
     sample), exact_match (accepted while equal to what the target picks), lossy (accepts what the target would not have
@@ -93,6 +94,16 @@ class Speculation:
     draft_weights: str | None = None
     parts: tuple[Speculation, ...] = ()
     extras: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+
+    @property
+    def levels(self) -> int | None:
+        """Draft tokens on the longest path of a round: K, or the depth of the tree."""
+        return self.tree.depth if self.tree else self.depth
+
+    @property
+    def draft_tokens(self) -> int | None:
+        """Draft tokens that one round verifies, the root not counted: K, or the nodes of the tree."""
+        return self.tree.num_nodes if self.tree else self.depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

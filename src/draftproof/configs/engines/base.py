@@ -2,17 +2,22 @@
 
 Implemented by one module per engine; called by `translate`, `check`, `advise`, `lock`. A dialect never guesses: text
 that it does not understand is refused with the position and the reason, and a setting that the engine cannot say is
-noted as dropped or impossible.
+noted as dropped or impossible. `configs.engines.account` keeps the account, `configs.reading` reads the texts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from draftproof.configs.speculation import Deployment
+from draftproof.configs.speculation import Deployment, Value
+from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Source
+
+Reader = Callable[[str], str]
+"""Gives the text of a file that a configuration names (`--config cfg.yaml`). Raises DP002 where there is none."""
 
 
 class NoteKind(StrEnum):
@@ -58,6 +63,18 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """A value that acts although the text does not say it: `setting` is the neutral field as `account.said` names it.
+
+    `value` None: something acts, and the text alone does not tell what."""
+
+    setting: str
+    value: Value
+    reason: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
     deployment: Deployment
     remarks: tuple[Remark, ...] = ()
@@ -73,7 +90,8 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """`artifacts` is empty exactly if a note says impossible."""
+    """`artifacts` is empty exactly if a note says impossible. The first is what `parse` reads; further ones are files
+    that it names, by their `name`."""
 
     artifacts: tuple[Artifact, ...]
     notes: tuple[Note, ...]
@@ -83,17 +101,54 @@ class Dialect(Protocol):
     """One engine's way of writing. `read_version` is the version whose source or documents the dialect was made from;
     `version` None stands for it."""
 
-    engine: str
-    title: str
-    read_version: str
+    @property
+    def engine(self) -> str: ...
 
-    def parse(self, text: str, version: str | None = None) -> Parsed:
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def read_version(self) -> str: ...
+
+    def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
         """Reads a command line, a JSON object, a YAML file: whatever this engine takes.
 
-        Raises DP111 with the position for text that it does not understand, DP112 for a version outside its range.
+        `read` gives the files that the text names; without it they stay unread, and a remark says so.
+        Raises DP111 with line and column for text that it does not understand, DP112 for a version outside its range.
         """
         ...
 
     def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
-        """Writes `deployment` for this engine, whatever engine it came from. Raises DP112."""
+        """Writes `deployment` for this engine, whatever engine it came from. Raises DP112, and DP104 for a description
+        that contradicts itself.
+
+        What is unsaid stays unsaid, unless another engine's default acts in it (`defaults` of the dialect of
+        `deployment.engine`): that is written out, with a note.
+        """
         ...
+
+    def defaults(self, deployment: Deployment, version: str | None = None) -> tuple[Default, ...]:
+        """What acts in this engine for fields that `deployment` leaves unsaid."""
+        ...
+
+
+def check_version(dialect: Dialect, version: str | None, known: str) -> str:
+    """The version that the dialect goes by. Raises DP112 for one outside `known`, a range as pip writes it."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    if version is None:
+        return dialect.read_version
+    try:
+        inside = SpecifierSet(known).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        inside = False
+    if not inside:
+        raise DraftproofError(
+            "DP112",
+            "version",
+            version,
+            f"a version of {dialect.title} in {known}",
+            f"Leave the version out to go by {dialect.read_version}, and let the engine itself confirm the result.",
+        )
+    return version

@@ -1,0 +1,150 @@
+"""Reads the options of a command as Python's argparse does: aliases, `--name=value`, abbreviations, lists.
+
+Called by dialects with a table of the options that they know. Which of them mean what is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from draftproof.configs.reading.refusal import Place
+from draftproof.configs.reading.shell import Word
+
+_NEGATIVE = re.compile(r"-(\d+|\d*\.\d+)")
+
+Kind = Literal["str", "int", "float", "flag", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of an engine: `name` with its dashes as it is written today."""
+
+    name: str
+    kind: Kind = "str"
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One option as it stands in the command."""
+
+    option: Option
+    written: str
+    value: str | int | float | bool | tuple[str, ...]
+    position: int
+
+
+@dataclass(slots=True)
+class Options:
+    """What a command says: known options by name (the last one counts), words that precede or follow them, the rest."""
+
+    given: dict[str, Given] = field(default_factory=dict)
+    overridden: list[Given] = field(default_factory=list)
+    positional: list[Word] = field(default_factory=list)
+    rest: list[Word] = field(default_factory=list)
+    """Options that the table does not have, each followed by its words."""
+
+
+def read_options(
+    place: Place, words: Sequence[Word], table: Mapping[str, Option], abbreviated: bool
+) -> Options:
+    """Sorts `words`. `table` maps every spelling to its option; `abbreviated`: unique beginnings count.
+
+    Raises DP111 for a missing, superfluous or ill-formed value.
+    """
+    found = Options()
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not _is_option(word.text):
+            found.positional.append(word)
+            continue
+        name, equals, inline = word.text.partition("=")
+        option = table.get(name) or (_by_beginning(place, word, name, table) if abbreviated else None)
+        following = index
+        while following < len(words) and not _is_option(words[following].text):
+            following += 1
+        if option is None:
+            found.rest.append(word)
+            if not equals:
+                found.rest.extend(words[index:following])
+                index = following
+            continue
+        given, taken = _value(place, option, word, inline if equals else None, words[index:following])
+        index += taken
+        if option.name in found.given:
+            found.overridden.append(found.given[option.name])
+        found.given[option.name] = given
+    return found
+
+
+def _is_option(text: str) -> bool:
+    """argparse takes a negative number for a value."""
+    return text.startswith("-") and text != "-" and not _NEGATIVE.fullmatch(text)
+
+
+def _by_beginning(place: Place, word: Word, name: str, table: Mapping[str, Option]) -> Option | None:
+    if not name.startswith("--") or len(name) < 5:
+        return None
+    hits = {option.name: option for spelling, option in table.items() if spelling.startswith(name)}
+    if len(hits) > 1:
+        raise place.at(word.position).refused(
+            f"{name}, which begins {len(hits)} options", "one of " + ", ".join(sorted(hits)), "Write it out."
+        )
+    return next(iter(hits.values()), None)
+
+
+def _value(
+    place: Place, option: Option, word: Word, inline: str | None, following: Sequence[Word]
+) -> tuple[Given, int]:
+    """The option with its value, and how many of the `following` words it took."""
+    written = word.text.partition("=")[0]
+    if option.kind == "flag":
+        if inline is not None:
+            raise place.at(word.position).refused(
+                word.text, f"{option.name} without a value", "Leave the value out."
+            )
+        return Given(option, written, True, word.position), 0
+    if option.kind == "list":
+        values = [inline] if inline is not None else [item.text for item in following]
+        if not values:
+            raise _no_value(place, option, word)
+        return Given(option, written, tuple(values), word.position), 0 if inline is not None else len(
+            following
+        )
+    if inline is None and not following:
+        raise _no_value(place, option, word)
+    raw = inline if inline is not None else following[0].text
+    value = number(place.at(word.position), option.name, raw, option.kind)
+    if option.choices and value not in option.choices:
+        raise place.at(word.position).refused(
+            f"{option.name} {raw}", "one of " + ", ".join(option.choices), "Write one of these."
+        )
+    return Given(option, written, value, word.position), 0 if inline is not None else 1
+
+
+def _no_value(place: Place, option: Option, word: Word) -> Exception:
+    return place.at(word.position).refused(
+        f"{word.text} without a value", f"{option.name} VALUE", "Give the value."
+    )
+
+
+def number(place: Place, name: str, raw: str, kind: Kind) -> str | int | float:
+    """`raw` as the option's kind. Raises DP111 for what is no number, for infinities and for absurdly long ones."""
+    if kind not in ("int", "float"):
+        return raw
+    try:
+        if len(raw) > 40:
+            raise ValueError
+        value = int(raw) if kind == "int" else float(raw)
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError
+    except ValueError:
+        expected = "a whole number" if kind == "int" else "a number"
+        raise place.refused(f"{name} {raw}", f"{name} with {expected}", "Correct the value.") from None
+    return value

@@ -1,0 +1,131 @@
+"""Command lines: split as a shell splits them, and refused with line and column where the text does not say enough."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftproof.configs.reading.options import Option, Options, read_options
+from draftproof.configs.reading.refusal import MAX_CHARS, Place
+from draftproof.configs.reading.shell import read_command, write_command
+from draftproof.core.errors import DraftproofError
+
+
+def words(text: str) -> list[str]:
+    return [word.text for word in read_command(Place("vllm", text)).words]
+
+
+def refused(text: str) -> DraftproofError:
+    with pytest.raises(DraftproofError) as caught:
+        read_command(Place("vllm", text))
+    assert caught.value.code == "DP111"
+    return caught.value
+
+
+@given(st.lists(st.text(max_size=20), max_size=8))
+@settings(deadline=None)
+def test_written_words_are_read_again(arguments: list[str]) -> None:
+    text = write_command(["run", *arguments], width=30)
+    assert words(text) == ["run", *arguments]
+
+
+@given(st.text(alphabet="ab -='\"\\\t", max_size=30))
+@settings(deadline=None)
+def test_as_the_standard_library_splits(text: str) -> None:
+    try:
+        expected = shlex.split(f"run {text}")
+    except ValueError:
+        refused(f"run {text}")
+    else:
+        assert words(f"run {text}") == expected
+
+
+def test_continuations_comments_environment_and_prompt() -> None:
+    line = read_command(
+        Place("vllm", "# as documented\n$ A=1 B='x y' vllm serve m \\\n   --a=1 \\\r\n   -b 'c d'  # done\n")
+    )
+    assert line.environment == (("A", "1"), ("B", "x y"))
+    assert [word.text for word in line.words] == ["vllm", "serve", "m", "--a=1", "-b", "c d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "found"),
+    [
+        ("vllm serve $MODEL", 12, "variable"),
+        ('vllm serve "$(cat x)"', 13, "variable"),
+        ("vllm serve 'm", 12, "quote"),
+        ('vllm serve "m', 12, "quote"),
+        ("vllm serve m | tee log", 14, "|"),
+        ("vllm serve m > log", 14, ">"),
+        ("vllm serve m \\", 14, "backslash"),
+    ],
+)
+def test_what_a_shell_would_have_to_compute_is_refused(text: str, column: int, found: str) -> None:
+    error = refused(text)
+    assert error.field == f"vllm, line 1, column {column}"
+    assert found in error.found
+
+
+def test_a_second_command_is_refused_where_it_starts() -> None:
+    assert refused("vllm serve m\n\n # and then\nrm x").field == "vllm, line 4, column 1"
+
+
+def test_size_is_bounded() -> None:
+    assert "characters" in refused("a " * MAX_CHARS).found
+
+
+TABLE = {
+    spelling: option
+    for option in (
+        Option("--depth", "int", aliases=("-d",)),
+        Option("--fraction", "float"),
+        Option("--fast", "flag"),
+        Option("--sizes", "list"),
+        Option("--size-limit", "int"),
+        Option("--mode", choices=("a", "b")),
+    )
+    for spelling in (option.name, *option.aliases)
+}
+
+
+def options(text: str) -> Options:
+    place = Place("sglang", text)
+    return read_options(place, read_command(place).words, TABLE, abbreviated=True)
+
+
+def test_options_as_argparse_reads_them() -> None:
+    found = options("m --dep 3 --fraction=-.5 --sizes 1 2 3 --fast --other x y --other2=z -d 4 --mode a")
+    assert {name: item.value for name, item in found.given.items()} == {
+        "--depth": 4,
+        "--fraction": -0.5,
+        "--sizes": ("1", "2", "3"),
+        "--fast": True,
+        "--mode": "a",
+    }
+    assert [item.value for item in found.overridden] == [3]
+    assert [word.text for word in found.positional] == ["m"]
+    assert [word.text for word in found.rest] == ["--other", "x", "y", "--other2=z"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--depth",
+        "--depth --fast",
+        "--depth x",
+        "--depth 1e999",
+        "--fraction nan",
+        "--fast=1",
+        "--sizes",
+        "--mode c",
+        "--siz 3",
+        f"--depth {'9' * 5000}",
+    ],
+)
+def test_options_without_a_sound_value(text: str) -> None:
+    with pytest.raises(DraftproofError) as caught:
+        options(text)
+    assert (caught.value.code, caught.value.field) == ("DP111", "sglang, line 1, column 1")
