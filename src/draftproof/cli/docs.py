@@ -1,4 +1,6 @@
-"""Writes `docs/cli.md` from --help and `docs/errors.md` from the codes: `python -m draftproof.cli.docs [--check]`.
+"""Writes the generated pages of `docs`: `python -m draftproof.cli.docs [--check]`.
+
+`cli.md` comes from --help, `errors.md` from the codes, `providers.md` from the providers table.
 
 Called by developers and by `scripts/check`. With --check nothing is written, and a file that differs is named.
 """
@@ -12,13 +14,14 @@ from pathlib import Path
 import click
 
 from draftproof.cli.main import cli
+from draftproof.configs.providers.page import providers_page
 from draftproof.core.errors import CODES
 
 ROOT = Path(__file__).resolve().parents[3]
 
 _GROUPS = {
     "DP0": "The command line",
-    "DP1": "The speculation object",
+    "DP1": "The speculation object, translation, providers and endpoints",
     "DP2": "Sampling parameters",
     "DP3": "Requests",
     "DP4": "Checkpoints",
@@ -88,7 +91,8 @@ def _helps(command: click.Command, parent: click.Context | None) -> Iterator[tup
 
 def main(arguments: list[str]) -> int:
     """Returns 1 if --check found a page that differs."""
-    pages = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "errors.md": errors_page()}
+    made = {"cli.md": cli_page(), "errors.md": errors_page(), "providers.md": providers_page()}
+    pages = {ROOT / "docs" / name: text for name, text in made.items()}
     if arguments == ["--check"]:
         stale = [
             path

@@ -19,6 +19,7 @@ CODES: dict[str, str] = {
     "DP111": "translation: text that the named engine's dialect does not understand",
     "DP112": "translation: a version of an engine whose rules were not read",
     "DP113": "translation: the engine cannot say this at all",
+    "DP120": "providers: a provider or deployment type that the table does not have",
     "DP201": "sampling: value out of range or of the wrong type",
     "DP202": "sampling: parameters that contradict each other",
     "DP301": "request: the prompt is empty",
