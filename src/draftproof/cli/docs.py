@@ -1,6 +1,7 @@
 """Writes the generated pages of `docs`: `python -m draftproof.cli.docs [--check]`.
 
-`cli.md` comes from --help, `errors.md` from the codes, `providers.md` from the providers table.
+`cli.md` comes from --help, `errors.md` from the codes, `pairs.md` from the catalogue of pairs,
+`providers.md` from the providers table.
 
 Called by developers and by `scripts/check`. With --check nothing is written, and a file that differs is named.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 import click
 
 from draftproof.cli.main import cli
+from draftproof.cli.pairs_page import pairs_page
 from draftproof.configs.providers.page import providers_page
 from draftproof.core.errors import CODES
 
@@ -91,7 +93,12 @@ def _helps(command: click.Command, parent: click.Context | None) -> Iterator[tup
 
 def main(arguments: list[str]) -> int:
     """Returns 1 if --check found a page that differs."""
-    made = {"cli.md": cli_page(), "errors.md": errors_page(), "providers.md": providers_page()}
+    made = {
+        "cli.md": cli_page(),
+        "errors.md": errors_page(),
+        "pairs.md": pairs_page(),
+        "providers.md": providers_page(),
+    }
     pages = {ROOT / "docs" / name: text for name, text in made.items()}
     if arguments == ["--check"]:
         stale = [

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "demo": "draftproof.cli.demo",
     "generate": "draftproof.cli.generate",
     "models": "draftproof.cli.models",
+    "pairs": "draftproof.cli.pairs",
     "version": "draftproof.cli.version",
 }
 """Command name → module that holds it as `command`, in the order of `--help`."""
