@@ -1,0 +1,217 @@
+"""The numbers that memory and cost follow from, out of a checkpoint's configuration and headers.
+
+Called by the planner, rules and advice: `geometry(view)`. What a configuration does not tell is an error (DP403 for an
+architecture that has no row, DP406 for a value), never a guess. Knows nothing of engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES, Architecture
+from draftproof.checkpoints.layers import KeyValues, Layer, read_head_dim, read_layers
+from draftproof.checkpoints.parameters import Experts, Parameters, count_mtp, count_parameters, read_experts
+from draftproof.checkpoints.reading import Values
+from draftproof.checkpoints.view import CheckpointView
+from draftproof.checkpoints.weights import (
+    Weights,
+    count_from_tensors,
+    is_of_mtp,
+    weights_from_formula,
+    weights_from_tensors,
+)
+from draftproof.core.errors import DraftproofError
+
+Generation = Literal["eagle", "eagle3"]
+
+_MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
+_MAX_MTP_LAYERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EagleHead:
+    """A drafter that reads the target's hidden states.
+
+    generation           eagle (1 and 2): one hidden state; eagle3: several layers' hidden states side by side
+    target_hidden_size   of the target that it was made for; None: not said
+    num_features         hidden states that its first matrix joins, by its shape or the configuration; None: not said
+    """
+
+    generation: Generation
+    target_hidden_size: int | None
+    num_features: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """One model's shape. Sizes are elements or tokens, `weights` bytes.
+
+    layers          what each layer keeps; MTP layers apart
+    vocab_size      rows of the embedding, padding included; `draft_vocab_size`: rows of a head's own output matrix
+    intermediate_size   of dense layers; None where every layer has experts
+    mtp_layers      built-in prediction layers that the configuration declares, and what each keeps
+    mtp_weights     of them; None where there are none, or the files do not hold them
+    parameters_by   tensors: counted in the headers; formula: from the configuration
+    """
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int | None
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    draft_vocab_size: int
+    context_length: int | None
+    tie_embeddings: bool
+    layers: tuple[Layer, ...]
+    experts: Experts | None
+    parameters: Parameters
+    parameters_by: Literal["tensors", "formula"]
+    weights: Weights
+    mtp_layers: tuple[Layer, ...]
+    mtp_weights: Weights | None
+    head: EagleHead | None
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+
+def geometry(view: CheckpointView) -> Geometry:
+    """The geometry of `view`. Raises DP403, DP406, and what reading the view raises."""
+    config = view.language_config
+    model_type, shape = _architecture(view)
+    values = Values(view.reference, config, shape.defaults)
+    layers = read_layers(values, shape)
+    vocab, head = values.count("vocab_size"), _head(view, values)
+    draft_vocab = values.count("draft_vocab_size", default=vocab) if head else vocab
+    mtp = _mtp_layers(values, layers) if head is None else ()
+    parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
+    weights, mtp_weights = _weights(view, values, parameters, len(layers))
+    if mtp and mtp_weights is None and view.tensors is None:
+        mtp_weights = weights_from_formula(view, count_mtp(values, shape, layers, len(mtp)))
+    counted = count_from_tensors(view, len(layers))
+    grouped = [layer for layer in layers if isinstance(layer, KeyValues)]
+    heads = values.count("num_attention_heads")
+    return Geometry(
+        model_type=model_type,
+        hidden_size=values.count("hidden_size"),
+        intermediate_size=values.count("intermediate_size") if values.has("intermediate_size") else None,
+        num_heads=heads,
+        num_kv_heads=max((layer.num_kv_heads for layer in grouped), default=1),
+        head_dim=grouped[0].key_dim if grouped else read_head_dim(values),
+        vocab_size=vocab,
+        draft_vocab_size=draft_vocab,
+        context_length=_context(values),
+        tie_embeddings=values.flag("tie_word_embeddings"),
+        layers=layers,
+        experts=read_experts(values, shape),
+        parameters=parameters if counted is None else _with_total(parameters, counted),
+        parameters_by="formula" if counted is None else "tensors",
+        weights=weights,
+        mtp_layers=mtp,
+        mtp_weights=mtp_weights,
+        head=head,
+    )
+
+
+def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
+    found = view.language_config.get("model_type")
+    name = ALIASES.get(found, found) if isinstance(found, str) else None
+    if name == "llama" and view.language_config.get("num_experts"):
+        name = "mixtral"  # GGUF files call both by one name
+    shape = ARCHITECTURES.get(name) if name is not None else None
+    if name is None or shape is None:
+        raise DraftproofError(
+            "DP403",
+            f"{view.reference}: model_type",
+            "nothing" if found is None else f"{str(found)[:80]}",
+            f"an architecture whose memory is known: {', '.join(ARCHITECTURES)}",
+            "Its cache and weights are not known, and are not guessed. Ask for the architecture, or add its row.",
+        )
+    return name, shape
+
+
+def _context(values: Values) -> int | None:
+    return values.count("max_position_embeddings") if values.has("max_position_embeddings") else None
+
+
+def _mtp_layers(values: Values, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Each declared prediction layer keeps what the last layer with attention over the whole context keeps."""
+    key = values.first(*_MTP_KEYS)
+    num = 0 if key is None else values.count(key, least=0)
+    if num > _MAX_MTP_LAYERS:
+        raise values.fault(str(key), num, f"at most {_MAX_MTP_LAYERS}")
+    whole = [layer for layer in layers if getattr(layer, "elements_per_token", 0)]
+    if num and not whole:
+        raise values.fault(
+            "layer_types", "no layer with attention", "one, of which prediction layers are made"
+        )
+    return (whole[-1],) * num if num else ()
+
+
+def _head(view: CheckpointView, values: Values) -> EagleHead | None:
+    """By architecture, format and the shape of the first matrix; None for a model of its own."""
+    names = view.config.get("architectures")
+    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    kind = view.config.get("speculators_model_type")
+    is_third = "eagle3" in name.lower() or kind in ("eagle3", "peagle")
+    if not is_third and "eagle" not in name.lower() and kind != "eagle":
+        return None
+    hidden = values.count("hidden_size")
+    target = values.count("target_hidden_size", default=hidden)
+    num_features = None
+    first = (view.tensors or {}).get("fc.weight") or (view.tensors or {}).get("model.fc.weight")
+    if first is not None and len(first.shape) == 2:
+        num_features = first.shape[1] // target if is_third else 1
+        if not is_third and first.shape[1] == 3 * target:
+            is_third, num_features = True, 3
+    elif isinstance(values.raw("eagle_aux_hidden_state_layer_ids"), list):
+        num_features = len(values.raw("eagle_aux_hidden_state_layer_ids"))
+    return EagleHead("eagle3" if is_third else "eagle", target, num_features)
+
+
+def _count_head(
+    values: Values, shape: Architecture, layers: tuple[Layer, ...], head: EagleHead
+) -> Parameters:
+    """Of an EAGLE head as published: without the embedding, which is the target's. EAGLE-3 (Li et al., 2025): a matrix
+    over three hidden states, queries, keys and values over hidden state and embedding, an output matrix of its own over
+    the draft vocabulary. EAGLE-1 and 2: a matrix over embedding and hidden state; the output matrix is the target's."""
+    hidden, target = values.count("hidden_size"), head.target_hidden_size or values.count("hidden_size")
+    whole = count_parameters(values, shape, layers)
+    body = whole.total - whole.embedding - whole.output
+    if head.generation == "eagle":
+        # No norm before attention and none behind the layer; the joining matrix has a bias unless told otherwise.
+        joined = 2 * hidden * hidden
+        vectors = (hidden if values.raw("bias") is not False else 0) - 2 * hidden
+        total = body + joined + vectors
+        return Parameters(total, total, whole.quantised + joined, 0, 0, whole.experts)
+    first = layers[0]
+    assert isinstance(first, KeyValues)
+    queries = values.count("num_attention_heads") * first.key_dim
+    wider = hidden * (queries + first.elements_per_token)
+    output = values.count("draft_vocab_size", default=values.count("vocab_size")) * hidden
+    joined = (head.num_features or 3) * target * hidden
+    total = body + wider + joined + output + hidden
+    return Parameters(total, total, whole.quantised + wider + joined, 0, output, whole.experts)
+
+
+def _weights(
+    view: CheckpointView, values: Values, parameters: Parameters, num_layers: int
+) -> tuple[Weights, Weights | None]:
+    tensors = view.tensors
+    if tensors is None:
+        return weights_from_formula(view, parameters), None
+    own = {name: info for name, info in tensors.items() if not is_of_mtp(name, num_layers)}
+    predicting = {name: info for name, info in tensors.items() if name not in own}
+    return weights_from_tensors(own), weights_from_tensors(predicting) if predicting else None
+
+
+def _with_total(parameters: Parameters, total: int) -> Parameters:
+    """The headers' count in place of the formula's; what is idle per token stays the formula's."""
+    idle = parameters.total - parameters.active
+    return Parameters(
+        total, total - idle, parameters.quantised, parameters.embedding, parameters.output, parameters.experts
+    )

@@ -1,0 +1,381 @@
+"""Geometry: what each family keeps and weighs, against Transformers' own models and against files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModel, AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from draftproof.checkpoints.architectures import ARCHITECTURES
+from draftproof.checkpoints.geometry import Geometry, geometry
+from draftproof.checkpoints.layers import KeyValues, Latent, RunningState
+from draftproof.checkpoints.view import open_view
+from draftproof.core.errors import DraftproofError
+from support.checkpoints import write_checkpoint, write_gguf
+
+TINY: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 320,
+    "intermediate_size": 96,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 48}
+LATENT = {
+    "kv_lora_rank": 32,
+    "q_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "num_key_value_heads": 4,
+}
+DELTA_NET = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+    "head_dim": 32,
+}
+ROUTED = EXPERTS | {"n_routed_experts": 8, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama with biases, tied": (
+        "llama",
+        {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "llama with long heads": ("llama", {"head_dim": 24}),
+    "arcee": ("arcee", {"head_dim": 16}),
+    "mistral": ("mistral", {"head_dim": 16, "sliding_window": 128}),
+    "ministral": ("ministral", {"head_dim": 16, "sliding_window": 128}),
+    "ministral3": ("ministral3", {"head_dim": 16}),
+    "mixtral": ("mixtral", {"num_local_experts": 4}),
+    "qwen2": ("qwen2", {}),
+    "qwen2 with a window in late layers": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2},
+    ),
+    "qwen3": ("qwen3", {"head_dim": 32}),
+    "qwen2_moe": ("qwen2_moe", EXPERTS | {"num_experts": 8, "shared_expert_intermediate_size": 80}),
+    "qwen3_moe": ("qwen3_moe", EXPERTS | {"num_experts": 8, "head_dim": 32, "mlp_only_layers": [1]}),
+    "qwen3_moe, every other layer": (
+        "qwen3_moe",
+        EXPERTS | {"num_experts": 8, "head_dim": 16, "decoder_sparse_step": 2},
+    ),
+    "qwen3_next": (
+        "qwen3_next",
+        DELTA_NET | EXPERTS | {"num_experts": 8, "shared_expert_intermediate_size": 48},
+    ),
+    "qwen3_5_text": ("qwen3_5_text", DELTA_NET),
+    "qwen3_5_moe_text": (
+        "qwen3_5_moe_text",
+        DELTA_NET | EXPERTS | {"num_experts": 8, "shared_expert_intermediate_size": 48},
+    ),
+    "smollm3": ("smollm3", {}),
+    "phi": ("phi", {}),
+    "phi3": ("phi3", {"sliding_window": 128}),
+    "phimoe": ("phimoe", {"num_local_experts": 4}),
+    "gemma": ("gemma", {"head_dim": 32}),
+    "gemma2": ("gemma2", {"head_dim": 32, "sliding_window": 64}),
+    "gemma3_text": ("gemma3_text", {"head_dim": 32, "sliding_window": 64, "num_hidden_layers": 7}),
+    "olmo": ("olmo", {}),
+    "olmo2": ("olmo2", {}),
+    "olmo3": ("olmo3", {"sliding_window": 64}),
+    "olmoe": ("olmoe", {"num_experts": 8, "num_experts_per_tok": 2}),
+    "granite": ("granite", {}),
+    "granitemoe": ("granitemoe", {"num_local_experts": 4}),
+    "cohere": ("cohere", {}),
+    "cohere with norms of queries": ("cohere", {"use_qk_norm": True}),
+    "cohere2": ("cohere2", {"head_dim": 16, "sliding_window": 64}),
+    "starcoder2": ("starcoder2", {"sliding_window": 64}),
+    "glm": ("glm", {"head_dim": 16}),
+    "glm4": ("glm4", {"head_dim": 16}),
+    "glm4_moe": ("glm4_moe", ROUTED | {"head_dim": 16, "first_k_dense_replace": 1}),
+    "glm4_moe with norms and biases": (
+        "glm4_moe",
+        ROUTED | {"head_dim": 16, "use_qk_norm": True, "attention_bias": True},
+    ),
+    "glm4_moe_lite": ("glm4_moe_lite", ROUTED | LATENT),
+    "deepseek_v2": ("deepseek_v2", ROUTED | LATENT | {"first_k_dense_replace": 2}),
+    "deepseek_v2 lite": ("deepseek_v2", ROUTED | LATENT | {"q_lora_rank": None, "first_k_dense_replace": 1}),
+    "deepseek_v3": ("deepseek_v3", ROUTED | LATENT | {"first_k_dense_replace": 1}),
+    "minicpm3": ("minicpm3", LATENT),
+    "gpt_oss": (
+        "gpt_oss",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 64},
+    ),
+    "exaone4": ("exaone4", {"sliding_window": 64, "sliding_window_pattern": 4}),
+    "stablelm": ("stablelm", {"use_qkv_bias": True}),
+    "nemotron": ("nemotron", {"head_dim": 16}),
+    "seed_oss": ("seed_oss", {"head_dim": 16}),
+    "helium": ("helium", {"head_dim": 16}),
+    "ernie4_5": ("ernie4_5", {"head_dim": 16}),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", {"head_dim": 16}),
+    "dots1": ("dots1", ROUTED | {"first_k_dense_replace": 1, "head_dim": 16}),
+    "minimax_m2": ("minimax_m2", {"num_local_experts": 8, "num_experts_per_tok": 2, "head_dim": 16}),
+    "internlm3": ("internlm3", {"head_dim": 16}),
+    "qwen2_5_vl_text": ("qwen2_5_vl_text", {}),
+    "qwen3_vl_text": ("qwen3_vl_text", {"head_dim": 16}),
+}
+WITHOUT_A_MODEL_IN_TRANSFORMERS = {"mimo", "kimi_k2"}
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def of(directory: Path) -> Geometry:
+    return geometry(open_view(str(directory)))
+
+
+def test_every_row_has_a_case() -> None:
+    assert {model_type for model_type, _ in CASES.values()} == set(
+        ARCHITECTURES
+    ) - WITHOUT_A_MODEL_IN_TRANSFORMERS
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", CASES)
+def test_counts_of_parameters_and_caches_are_transformers_own(case: str, tmp_path: Path) -> None:
+    model_type, changes = CASES[case]
+    config = CONFIG_MAPPING[model_type](**(TINY | changes))
+    model = build(config)
+    config.save_pretrained(tmp_path)
+    found = of(tmp_path)
+    assert found.parameters_by == "formula"
+    assert found.parameters.total == num_stored(model)
+    assert 0 < found.parameters.active <= found.parameters.total
+    assert (found.experts is None) == (found.parameters.active == found.parameters.total)
+    assert_kinds(found, config)
+
+
+def build(config: Any) -> Any:
+    with torch.device("meta"):
+        if type(config) in AutoModelForCausalLM._model_mapping:
+            return AutoModelForCausalLM.from_config(config)
+        return AutoModel.from_config(config)  # the text part of a model that reads images
+
+
+def num_stored(model: Any) -> int:
+    """Elements that a checkpoint of the model holds: a matrix that is tied counts once, and a text part's output matrix
+    lies beside it."""
+    is_tied = getattr(model.config, "tie_word_embeddings", False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
+    found = sum(tensor.numel() for name, tensor in model.state_dict().items() if name not in tied)
+    is_whole = type(model.config) in AutoModelForCausalLM._model_mapping
+    return found + (0 if is_whole else model.config.vocab_size * model.config.hidden_size)
+
+
+def assert_kinds(found: Geometry, config: Any) -> None:
+    """The kinds of layers that Transformers fills in are those that we read."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        return
+    expected = {"full_attention": (KeyValues, None), "linear_attention": (RunningState, None)}
+    for layer, kind in zip(found.layers, kinds, strict=True):
+        if kind == "sliding_attention":
+            assert isinstance(layer, KeyValues)
+            assert layer.window == config.sliding_window
+        else:
+            assert isinstance(layer, expected[kind][0] if found.model_type[:8] != "deepseek" else Latent)
+            assert getattr(layer, "window", None) is None
+
+
+PUBLISHED: dict[str, tuple[dict[str, Any], int, int]] = {
+    "Llama-3.1-8B": (
+        {
+            "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "torch_dtype": "bfloat16",
+        },
+        8_030_261_248,
+        32 * 8 * 128 * 2,
+    ),
+    "Qwen2.5-7B": (
+        {
+            "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
+            "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064, "torch_dtype": "bfloat16",
+            "use_sliding_window": False, "sliding_window": 131072, "max_window_layers": 28,
+        },
+        7_615_616_512,
+        28 * 4 * 128 * 2,
+    ),
+    "Qwen3-30B-A3B": (
+        {
+            "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151936,
+            "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1,
+            "mlp_only_layers": [], "torch_dtype": "bfloat16",
+        },
+        30_532_122_624,
+        48 * 4 * 128 * 2,
+    ),
+    "Mixtral-8x7B": (
+        {
+            "model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
+            "num_experts_per_tok": 2, "sliding_window": None, "torch_dtype": "bfloat16",
+        },
+        46_702_792_704,
+        32 * 8 * 128 * 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_have_their_published_size(name: str, tmp_path: Path) -> None:
+    config, parameters, elements_per_token = PUBLISHED[name]
+    found = of(write_config(tmp_path, config))
+    assert found.parameters.total == parameters
+    assert (
+        sum(layer.elements_per_token for layer in found.layers if isinstance(layer, KeyValues))
+        == elements_per_token
+    )
+    assert found.weights.by == "formula"
+    assert found.weights.num_bytes() == 2 * parameters
+    assert found.weights.num_bytes(4) == 4 * parameters
+
+
+def test_three_billion_of_thirty_are_active(tmp_path: Path) -> None:
+    found = of(write_config(tmp_path, PUBLISHED["Qwen3-30B-A3B"][0]))
+    assert round(found.parameters.active / 1e9, 1) == 3.4  # "3.3B activated" without biases of rounding
+    assert found.experts is not None
+    assert (found.experts.num, found.experts.num_used) == (128, 8)
+
+
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+    "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+    "num_nextn_predict_layers": 1, "torch_dtype": "bfloat16", "max_position_embeddings": 163840,
+}  # fmt: skip
+
+
+def test_deepseek_v3_keeps_one_vector_per_token_and_has_one_prediction_layer(tmp_path: Path) -> None:
+    found = of(write_config(tmp_path, DEEPSEEK_V3))
+    assert found.layers == (Latent(512, 64),) * 61
+    assert found.mtp_layers == (Latent(512, 64),)
+    assert round(found.parameters.total / 1e9) == 671
+    assert round(found.parameters.active / 1e9) == 37 + 1  # the report leaves the embedding out
+    assert found.mtp_weights is not None
+    assert (
+        round(found.mtp_weights.num_bytes() / 2e9, 1) == 11.6
+    )  # 14 billion with copies of both vocabulary matrices
+
+
+QUANTISED: dict[str, tuple[dict[str, Any], float]] = {
+    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+    "awq": ({"quant_method": "awq", "bits": 4, "group_size": 64}, 4 + 20 / 64),
+    "fp8 in blocks": ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 16384),
+    "fp8": ({"quant_method": "fp8"}, 8),
+    "compressed-tensors": (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 128}}},
+        },
+        4 + 16 / 128,
+    ),
+    "nvfp4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
+    "bitsandbytes": ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
+}
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_weights_by_formula(name: str, tmp_path: Path) -> None:
+    quantisation, bits = QUANTISED[name]
+    config = PUBLISHED["Llama-3.1-8B"][0] | {"quantization_config": quantisation}
+    found = of(write_config(tmp_path, config))
+    matrices = 32 * (4096 * (4096 + 2 * 1024 + 4096) + 3 * 4096 * 14336)
+    assert found.weights.fixed_bytes == math.ceil(matrices * bits / 8)
+    assert found.weights.float_elements == 8_030_261_248 - matrices
+    assert found.weights.num_bytes(2) == found.weights.num_bytes()
+
+
+def test_a_quantisation_that_is_not_known_is_not_guessed(tmp_path: Path) -> None:
+    config = PUBLISHED["Llama-3.1-8B"][0] | {"quantization_config": {"quant_method": "novel"}}
+    with pytest.raises(DraftproofError, match=r"DP406.*novel"):
+        of(write_config(tmp_path, config))
+
+
+@pytest.mark.parametrize("model_type", [None, "mamba", "gemma3n_text", 7])
+def test_an_architecture_without_a_row_is_not_known(model_type: Any, tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match="DP403"):
+        of(write_config(tmp_path, PUBLISHED["Llama-3.1-8B"][0] | {"model_type": model_type}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", None), ("hidden_size", "4096"), ("num_hidden_layers", 1 << 20), ("num_attention_heads", 0),
+        ("num_key_value_heads", -8), ("vocab_size", 1.5), ("num_key_value_heads", [8, 8]), ("tie_word_embeddings", 1),
+    ],
+)  # fmt: skip
+def test_values_that_are_none_are_refused(key: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match=f"DP406.*{key}"):
+        of(write_config(tmp_path, PUBLISHED["Llama-3.1-8B"][0] | {key: value}))
+
+
+def test_files_have_the_last_word(tmp_path: Path) -> None:
+    directory = of(write_checkpoint(tmp_path / "hf", layers=2, vocab=320))
+    file = of(write_gguf(tmp_path / "model.gguf", layers=2, vocab=320))
+    assert directory.parameters_by == file.parameters_by == "tensors"
+    assert directory.weights.by == "tensors"
+    formula = of(write_config(tmp_path / "config", json.loads((tmp_path / "hf/config.json").read_text())))
+    assert directory.parameters == formula.parameters == file.parameters
+    assert directory.weights.num_bytes() == (tmp_path / "hf/model.safetensors").stat().st_size - header_bytes(
+        tmp_path / "hf/model.safetensors"
+    )
+    assert directory.layers == file.layers
+
+
+def header_bytes(path: Path) -> int:
+    with path.open("rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
+
+
+def eagle3_tensors(hidden: int, target: int, draft_vocab: int, vocab: int) -> dict[str, torch.Tensor]:
+    """A head as published for Llama targets (32 query heads are 4 here), and its two tables."""
+    sizes = {
+        "fc.weight": (hidden, 3 * target),
+        "midlayer.self_attn.q_proj.weight": (64, 2 * hidden),
+        "midlayer.self_attn.k_proj.weight": (32, 2 * hidden),
+        "midlayer.self_attn.v_proj.weight": (32, 2 * hidden),
+        "midlayer.self_attn.o_proj.weight": (hidden, 64),
+        "midlayer.mlp.gate_proj.weight": (96, hidden),
+        "midlayer.mlp.up_proj.weight": (96, hidden),
+        "midlayer.mlp.down_proj.weight": (hidden, 96),
+        "midlayer.hidden_norm.weight": (hidden,),
+        "midlayer.input_layernorm.weight": (hidden,),
+        "midlayer.post_attention_layernorm.weight": (hidden,),
+        "norm.weight": (hidden,),
+        "lm_head.weight": (draft_vocab, hidden),
+    }
+    tables = {"d2t": torch.zeros(draft_vocab, dtype=torch.int64), "t2d": torch.zeros(vocab, dtype=torch.bool)}
+    return {name: torch.zeros(size, dtype=torch.bfloat16) for name, size in sizes.items()} | tables
+
+
+def test_an_eagle3_head(tmp_path: Path) -> None:
+    config = TINY | {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "num_hidden_layers": 1,
+        "draft_vocab_size": 100, "target_hidden_size": 80, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    by_formula = of(write_config(tmp_path / "config", config))
+    save_file(eagle3_tensors(64, 80, 100, 320), write_config(tmp_path / "head", config) / "model.safetensors")
+    head = of(tmp_path / "head")
+    assert head.parameters == by_formula.parameters
+    assert head.head is not None
+    assert (head.head.generation, head.head.num_features, head.head.target_hidden_size) == ("eagle3", 3, 80)
+    assert (head.vocab_size, head.draft_vocab_size, head.num_layers) == (320, 100, 1)
+    assert head.weights.num_bytes() == 2 * head.parameters.total + 100 * 8 + 320
