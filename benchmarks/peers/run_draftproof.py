@@ -5,7 +5,7 @@
 
 import time
 
-from common import measure, parser
+from common import measure, most_at_once, parser
 
 
 def main():
@@ -21,18 +21,26 @@ def main():
     from draftproof.core.intent import NoSpeculation, parse_intent
     from draftproof.engine.config import EngineConfig
 
-    config = EngineConfig(max_num_seqs=1, max_model_len=args.context)
+    config = EngineConfig(max_num_seqs=most_at_once(args), max_model_len=args.context)
     engine = Engine.load(
         args.model, dtype=args.dtype, kernels=args.kernels, threads=args.threads, config=config
     )
     start_s = time.perf_counter() - start
     intent = parse_intent(args.speculative) if args.speculative else NoSpeculation()
 
-    def generate(ids, max_new_tokens):
+    def finished(prompts, max_new_tokens):
         params = SamplingParams(temperature=0.0, max_tokens=max_new_tokens)
         # Nothing may be remembered from one prompt to the next: each has its own scope.
-        request = engine.make_request(ids, params, intent=intent, scope=str(time.perf_counter()))
-        output = next(event.finished for event in engine.stream([request]) if event.finished is not None)
+        requests = [
+            engine.make_request(ids, params, intent=intent, scope=str(time.perf_counter())) for ids in prompts
+        ]
+        done = {
+            event.req_id: event.finished for event in engine.stream(requests) if event.finished is not None
+        }
+        return [done[request.req_id] for request in requests]
+
+    def generate(ids, max_new_tokens):
+        [output] = finished([ids], max_new_tokens)
         costs = engine.take_round_costs()
         rounds_s = sum(cost.draft_s + cost.verify_s + cost.coordination_s for cost in costs)
         return {
@@ -46,9 +54,15 @@ def main():
             "draft_share": sum(cost.draft_s for cost in costs) / rounds_s,
         }
 
+    def generate_many(prompts, max_new_tokens):
+        outputs = finished(prompts, max_new_tokens)
+        engine.take_round_costs()
+        return [list(output.token_ids) for output in outputs]
+
     measure(
         args,
         generate,
+        generate_many,
         peer="draftproof",
         mode=args.speculative or "plain",
         dtype=args.dtype,

@@ -4,6 +4,7 @@ Whatever follows `--` goes to the server unchanged, for example
   -- --spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 8
 """
 
+import concurrent.futures
 import json
 import pathlib
 import socket
@@ -14,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 
-from common import measure, parser
+from common import measure, most_at_once, parser
 
 HOST = "127.0.0.1"
 
@@ -69,9 +70,9 @@ def main():
         "--threads",
         str(args.threads),
         "--ctx-size",
-        str(args.context),
+        str(args.context * most_at_once(args)),
         "--parallel",
-        "1",
+        str(most_at_once(args)),
         *extra,
     ]
 
@@ -97,6 +98,11 @@ def main():
             result["accepted"] = timings["draft_n_accepted"]
         return result
 
+    def generate_many(prompts, max_new_tokens):
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            answers = pool.map(lambda ids: generate(ids, max_new_tokens), prompts)
+            return [answer["output_ids"] for answer in answers]
+
     with tempfile.TemporaryFile("w+") as log:
         start = time.perf_counter()
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
@@ -105,6 +111,7 @@ def main():
             measure(
                 args,
                 generate,
+                generate_many,
                 peer="llama.cpp",
                 mode=" ".join(extra) or "plain",
                 version=version,

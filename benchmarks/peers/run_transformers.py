@@ -48,10 +48,30 @@ def main():
             "decode_s": clock.times[-1] - clock.times[0],
         }
 
+    def generate_many(prompts, max_new_tokens):
+        """As a static batch: Transformers pads to the longest, and all wait for the last."""
+        width = max(map(len, prompts))
+        padded = torch.tensor([[ends[0]] * (width - len(ids)) + ids for ids in prompts])
+        mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts])
+        output = model.generate(
+            padded,
+            attention_mask=mask,
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=ends,
+            pad_token_id=ends[0],
+        )
+        return [until_end(row) for row in output[:, width:].tolist()]
+
+    def until_end(ids):
+        at = next((index for index, token in enumerate(ids) if token in ends), len(ids) - 1)
+        return ids[: at + 1]
+
     with torch.inference_mode():
         measure(
             args,
             generate,
+            generate_many,
             peer="transformers",
             mode="plain",
             dtype=args.dtype,

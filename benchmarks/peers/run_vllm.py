@@ -10,7 +10,7 @@ import json
 import os
 import time
 
-from common import measure, parser, stop_tokens
+from common import measure, most_at_once, parser, stop_tokens
 
 
 def main():
@@ -32,7 +32,7 @@ def main():
         args.model,
         dtype=args.dtype,
         max_model_len=args.context,
-        max_num_seqs=1,
+        max_num_seqs=most_at_once(args),
         skip_tokenizer_init=True,
         enable_prefix_caching=False,
         enforce_eager=args.eager,
@@ -53,12 +53,15 @@ def main():
             else {}
         )
 
-    def generate(ids, max_new_tokens):
-        before = counters()
+    def outputs(prompts, max_new_tokens):
         sampling = vllm.SamplingParams(
             temperature=0, max_tokens=max_new_tokens, stop_token_ids=ends, detokenize=False
         )
-        output = engine.generate([{"prompt_token_ids": ids}], sampling, use_tqdm=False)[0]
+        return engine.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
+
+    def generate(ids, max_new_tokens):
+        before = counters()
+        [output] = outputs([ids], max_new_tokens)
         times = output.metrics
         return {
             "output_ids": list(output.outputs[0].token_ids),
@@ -67,9 +70,13 @@ def main():
             **{name: value - before[name] for name, value in counters().items()},
         }
 
+    def generate_many(prompts, max_new_tokens):
+        return [list(output.outputs[0].token_ids) for output in outputs(prompts, max_new_tokens)]
+
     measure(
         args,
         generate,
+        generate_many,
         peer="vllm",
         mode=json.dumps(args.speculative) if args.speculative else "plain",
         dtype=args.dtype,

@@ -20,7 +20,7 @@ KEPT_FROM_SHORTER = 0.3
 SURPRISE_DECAY, SURPRISE = 0.8, 7.0
 """Memory, and size in squared deviations, of a run of rounds that contradicts what was known."""
 KEPT_AFTER_SURPRISE = 0.15
-"""Weight of everything known after such a run: another phase of the text has begun."""
+"""Weight of everything known after such a run, what others showed included: another phase of the text has begun."""
 YIELD_DECAY = 0.93
 """The same as `DECAY` for drafters that follow prices; their gains come in bursts, so nothing is a surprise."""
 
@@ -69,7 +69,16 @@ class MethodRecord:
 class ChainRecord:
     """One request whose drafter goes as deep as it is asked to."""
 
-    __slots__ = ("_accepted", "_deviation", "_offered", "_survivals", "_tried", "_variance", "_yielded")
+    __slots__ = (
+        "_accepted",
+        "_deviation",
+        "_offered",
+        "_survivals",
+        "_tried",
+        "_trust",
+        "_variance",
+        "_yielded",
+    )
 
     def __init__(self) -> None:
         self._tried: list[float] = []
@@ -77,6 +86,7 @@ class ChainRecord:
         self._survivals: list[float] = []
         self._deviation = 0.0
         self._variance = 0.0
+        self._trust = 1.0
         self._offered = 1.0
         self._yielded = 1.0
 
@@ -96,6 +106,8 @@ class ChainRecord:
             self._tried = [KEPT_AFTER_SURPRISE * t for t in self._tried]
             self._accepted = [KEPT_AFTER_SURPRISE * a for a in self._accepted]
             self._deviation = self._variance = 0.0
+            self._trust = KEPT_AFTER_SURPRISE
+        self._trust += (1.0 - DECAY) * (1.0 - self._trust)
         _count(self._tried, self._accepted, drafted, accepted, DECAY)
         return is_surprised
 
@@ -108,7 +120,7 @@ class ChainRecord:
             if position < len(self._tried):
                 tried = self._tried[position]
                 # What others showed counts less the more this request has shown itself.
-                weight = METHOD_WEIGHT * max(0.05, 1.0 - (1.0 - DECAY) * tried)
+                weight = self._trust * METHOD_WEIGHT * max(0.05, 1.0 - (1.0 - DECAY) * tried)
                 chance = (self._accepted[position] + weight * chance) / (tried + weight)
             shift = chance - usual
             survival *= chance

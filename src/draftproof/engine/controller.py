@@ -29,6 +29,8 @@ MOST_CREDIT_ROUNDS = 4.0
 """Time for trying out that can be saved up, in plain rounds."""
 FIRST_WAIT, LONGEST_WAIT = 8, 64
 """Rounds from a failed trial of a request to its next: doubled each time."""
+LONGEST_WAIT_ALONE = 20
+"""The longest wait per request that decodes: trials of many requests add up, one alone can afford more of them."""
 FIRST_DEPTH = 4
 """Tokens that one request drafts at most while it is unknown what its method costs."""
 PROBE_DEPTH = 1
@@ -321,7 +323,7 @@ class DepthController:
             request.rounds_off = request.wait  # it may go on at once
         else:
             request.rounds_off = 0
-            request.wait = min(2 * request.wait, LONGEST_WAIT)
+            request.wait = min(2 * request.wait, LONGEST_WAIT, LONGEST_WAIT_ALONE * len(self._load[1]))
         return is_surprised or request.is_trial
 
     def _number(self, method: Hashable) -> int:
