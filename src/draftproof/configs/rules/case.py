@@ -1,0 +1,135 @@
+"""The case that rules judge: a deployment, what its dialect remarked, both checkpoints, and what requests ask for.
+
+Made by `check`, by our engine and by tests. Parts that are not at hand are None; a rule that asks for one is ended
+with the reason, so that no rule has to guess and none is silently skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from packaging.version import Version
+
+from draftproof.checkpoints.heads import Drafting, identify
+from draftproof.checkpoints.view import CheckpointView, TensorInfo
+from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
+from draftproof.configs.engines.base import Remark
+from draftproof.configs.rules.rule import Missing
+from draftproof.configs.rules.versions import READ, parse_version
+from draftproof.configs.speculation import Deployment, Method, Speculation, Value
+
+NO_PARAMETERS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`parameters`: request parameters that the traffic uses or the user requires → in how many requests; None where
+    nothing is known of the traffic. `known_pair`: a catalogue says that the pair was measured together."""
+
+    deployment: Deployment
+    remarks: tuple[Remark, ...] = ()
+    target_view: CheckpointView | None = None
+    drafter_view: CheckpointView | None = None
+    parameters: Mapping[str, int] | None = None
+    known_pair: str | None = None
+    absent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Why a part is None: "target" or "drafter" → in words."""
+
+    @property
+    def engine(self) -> str:
+        return self.deployment.engine
+
+    @property
+    def speculation(self) -> Speculation:
+        return self.deployment.speculation
+
+    @property
+    def method(self) -> Method:
+        return self.deployment.speculation.method
+
+    @cached_property
+    def version(self) -> Version | None:
+        """The version to judge by: the one named, else the one read; None for engines without versions."""
+        written = self.deployment.version or READ.get(self.engine)
+        return None if written is None else parse_version(self.engine, written)
+
+    @property
+    def target(self) -> CheckpointView:
+        if self.target_view is None:
+            raise Missing(self.absent.get("target", "the target's files are not at hand"))
+        return self.target_view
+
+    @property
+    def drafter(self) -> CheckpointView:
+        if self.drafter_view is None:
+            raise Missing(self.absent.get("drafter", "the drafter's files are not at hand"))
+        return self.drafter_view
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """What kind of drafter the drafter's checkpoint is."""
+        return identify(self.drafter)
+
+    @cached_property
+    def fit(self) -> VocabularyFit:
+        return compare(vocabulary_of(self.target, "target"), vocabulary_of(self.drafter, "drafter"))
+
+    def tensors(self, view: CheckpointView, whose: str) -> Mapping[str, TensorInfo]:
+        if view.tensors is None:
+            raise Missing(f"the {whose}'s tensor shapes: {'; '.join(view.remarks) or 'no weights at hand'}")
+        return view.tensors
+
+    def whole(self, view: CheckpointView, key: str, whose: str) -> int:
+        """A whole number of the language model's configuration."""
+        found = whole(view.language_config, key)
+        if found is None:
+            raise Missing(f"{key} in the {whose}'s configuration")
+        return found
+
+    def extra(self, key: str) -> Value:
+        """A key of the engine's own, wherever the dialect put it and however dashes are written; None if unsaid."""
+        wanted = _normal(key, self.engine)
+        for extras in (self.speculation.extras, self.deployment.extras):
+            for name, value in extras.items():
+                if _normal(name, self.engine) == wanted:
+                    return value
+        return self._from_rest(wanted)
+
+    def _from_rest(self, wanted: str) -> Value:
+        """From arguments that the dialect only carries along; a flag without a value is True."""
+        rest = self.deployment.rest
+        for index, word in enumerate(rest):
+            name, equals, value = word.partition("=")
+            if not name.startswith("-") or _normal(name, self.engine) != wanted:
+                continue
+            if equals:
+                return value
+            following = rest[index + 1] if index + 1 < len(rest) else "-"
+            return True if following.startswith("-") else following
+        return None
+
+    def is_on(self, key: str) -> bool:
+        """Whether a switch of the engine's own is set."""
+        return self.extra(key) not in (None, False, 0, "0", "", "false", "False")
+
+
+def vocabulary_of(view: CheckpointView, whose: str) -> Vocabulary:
+    found = view.vocabulary()
+    if found is None:
+        raise Missing(f"the {whose}'s tokenizer.json")
+    return found
+
+
+def whole(config: Mapping[str, object], key: str) -> int | None:
+    """A whole number of a configuration; None where it is absent or of another type."""
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _normal(key: str, engine: str) -> str:
+    """Spelling without dashes in front, the engine's name and the word speculative: as keys are compared."""
+    plain = key.lstrip("-").replace("-", "_").lower().removeprefix(f"{engine}.")
+    return plain.removeprefix("speculative_")

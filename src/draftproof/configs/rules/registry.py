@@ -1,0 +1,37 @@
+"""The families of rules, in the order in which they are judged and listed. A new family is one module and one row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import cast
+
+from draftproof.configs.rules.rule import Rule
+from draftproof.core.errors import DraftproofError
+
+FAMILIES: dict[str, str] = {
+    "VOCAB": "draftproof.configs.rules.vocab",
+}
+"""Family → module that holds its rules as `RULES`."""
+
+PAIR_FAMILIES: tuple[str, ...] = ("VOCAB",)
+"""Families that judge target and drafter together from their files: our engine asks them before it loads one."""
+
+
+def rules_of(families: Iterable[str] = tuple(FAMILIES)) -> tuple[Rule, ...]:
+    """The rules of some families, else of all."""
+    found: list[Rule] = []
+    for family in families:
+        found += cast("tuple[Rule, ...]", import_module(FAMILIES[family]).RULES)
+    return tuple(found)
+
+
+def rule(code: str) -> Rule:
+    """One rule. Raises DP001 for a code that does not exist."""
+    wanted = code.strip().upper()
+    found = next((rule for rule in rules_of() if rule.code == wanted), None)
+    if found is None:
+        raise DraftproofError(
+            "DP001", "CODE", code[:40], "a rule such as VOCAB-01", "`draftproof rules list` lists them."
+        )
+    return found
