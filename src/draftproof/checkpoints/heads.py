@@ -32,7 +32,8 @@ KIND_NAMES: Mapping[Kind, str] = {
 
 _BY_NAME: tuple[tuple[str, Kind], ...] = (
     ("eagle3", "eagle3"), ("eagle-3", "eagle3"), ("peagle", "eagle3"), ("eagle", "eagle"), ("dflash", "dflash"),
-    ("dspark", "dspark"), ("medusa", "medusa"), ("mlp_speculator", "mlp_speculator"), ("mlpspeculator", "mlp_speculator"),
+    ("dspark", "dspark"), ("medusa", "medusa"),
+    ("mlp_speculator", "mlp_speculator"), ("mlpspeculator", "mlp_speculator"),
 )  # fmt: skip
 """Parts of architectures and model types, the most special first."""
 _MTP_NAME = re.compile(r"mtp|nextn|assistantfor|gemma4_assistant", re.IGNORECASE)

@@ -17,7 +17,7 @@ from draftproof.checkpoints.heads import Drafting, identify
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
-from draftproof.configs.rules.rule import Missing
+from draftproof.configs.rules.rule import MissingError
 from draftproof.configs.rules.versions import READ, parse_version
 from draftproof.configs.speculation import Deployment, Method, Speculation, Value
 
@@ -59,13 +59,13 @@ class Case:
     @property
     def target(self) -> CheckpointView:
         if self.target_view is None:
-            raise Missing(self.absent.get("target", "the target's files are not at hand"))
+            raise MissingError(self.absent.get("target", "the target's files are not at hand"))
         return self.target_view
 
     @property
     def drafter(self) -> CheckpointView:
         if self.drafter_view is None:
-            raise Missing(self.absent.get("drafter", "the drafter's files are not at hand"))
+            raise MissingError(self.absent.get("drafter", "the drafter's files are not at hand"))
         return self.drafter_view
 
     @cached_property
@@ -79,14 +79,16 @@ class Case:
 
     def tensors(self, view: CheckpointView, whose: str) -> Mapping[str, TensorInfo]:
         if view.tensors is None:
-            raise Missing(f"the {whose}'s tensor shapes: {'; '.join(view.remarks) or 'no weights at hand'}")
+            raise MissingError(
+                f"the {whose}'s tensor shapes: {'; '.join(view.remarks) or 'no weights at hand'}"
+            )
         return view.tensors
 
     def whole(self, view: CheckpointView, key: str, whose: str) -> int:
         """A whole number of the language model's configuration."""
         found = whole(view.language_config, key)
         if found is None:
-            raise Missing(f"{key} in the {whose}'s configuration")
+            raise MissingError(f"{key} in the {whose}'s configuration")
         return found
 
     def extra(self, key: str) -> Value:
@@ -119,7 +121,7 @@ class Case:
 def vocabulary_of(view: CheckpointView, whose: str) -> Vocabulary:
     found = view.vocabulary()
     if found is None:
-        raise Missing(f"the {whose}'s tokenizer.json")
+        raise MissingError(f"the {whose}'s tokenizer.json")
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftproof.configs.rules.case import Case
-from draftproof.configs.rules.rule import Hit, Missing, Reading, Rule
+from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
 from draftproof.configs.rules.versions import is_within
 from draftproof.core.finding import Finding, Severity
 
@@ -54,7 +54,7 @@ def judge(case: Case, rules: Iterable[Rule]) -> Judgement:
             continue
         try:
             hits = tuple(rule.judge(case))
-        except Missing as missing:
+        except MissingError as missing:
             not_checked.append(NotChecked(rule.code, rule.title, missing.what))
             continue
         known = [hit for hit in hits if _was_read(case, _reading(case, rule, hit))]

@@ -48,7 +48,7 @@ class Rule:
     about     why it matters and how it shows, two or three sentences for people
     remedy    what to do, unless a hit knows better
     source    where the kind of fault was read
-    judge     case → hits; it asks the case for what it needs and stops (`Missing`) where that is not at hand
+    judge     case → hits; it asks the case for what it needs and stops (`MissingError`) where that is not at hand
     methods   to which it applies; empty: to all
     readings  the engines and versions for which it was read; empty: it holds in any engine, or its hits name one
     """
@@ -76,7 +76,7 @@ class Rule:
         )
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """A rule needs something that is not at hand; `what` says what, in words. Never leaves `judging`."""
 
     def __init__(self, what: str) -> None:

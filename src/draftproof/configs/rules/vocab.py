@@ -50,8 +50,8 @@ def _padding(case: Case) -> Iterator[Hit]:
     if ours != theirs and _same_tokenizer(case):
         yield Hit(
             detail=(
-                f"Same tokenizer; the embeddings are padded to {ours} and {theirs} rows. The tail of {abs(ours - theirs)}"
-                " rows stands for no token."
+                f"Same tokenizer; the embeddings are padded to {ours} and {theirs} rows. The tail of "
+                f"{abs(ours - theirs)} rows stands for no token."
             ),
             evidence=_size_evidence(case, ours, theirs),
         )
@@ -78,8 +78,8 @@ def _size_remedy(case: Case, demand: VocabularyDemand) -> str:
         return "Use a drafter of the target's own family and size of vocabulary."
     option = f"Set {demand.how}, or take" if demand.how else "Take"
     return (
-        f"{option} a drafter whose embedding has as many rows, or pad the smaller checkpoint's embedding and head with "
-        "rows that no token uses (in the weights and vocab_size together, in a copy)."
+        f"{option} a drafter whose embedding has as many rows, or pad the smaller checkpoint's embedding and head "
+        "with rows that no token uses (in the weights and vocab_size together, in a copy)."
     )
 
 
@@ -144,7 +144,10 @@ def _special_ids(case: Case) -> Iterator[Hit]:
         if ours and theirs and not ours & theirs:
             names = vocabulary_of(case.target, "target")
             yield Hit(
-                detail=f"{key} differs: {_spelled(ours, names)} in the target, {_spelled(theirs, names)} in the drafter.",
+                detail=(
+                    f"{key} differs: {_spelled(ours, names)} in the target, "
+                    f"{_spelled(theirs, names)} in the drafter."
+                ),
                 evidence=(
                     Evidence(where=case.target.reference, key=key, found=_listed(ours)),
                     Evidence(
@@ -200,8 +203,8 @@ def _template(case: Case) -> Iterator[Hit]:
     if ours and theirs and ours.split() != theirs.split():
         yield Hit(
             detail=(
-                "The chat templates differ: the drafter sees the target's format, which may not be the one that it was "
-                "trained on."
+                "The chat templates differ: the drafter sees the target's format, which may not be the one that it "
+                "was trained on."
             ),
             evidence=(
                 Evidence(
@@ -219,7 +222,10 @@ def _unknown_token(case: Case) -> Iterator[Hit]:
             continue
         if view.tokenizer_config.get("unk_token") is None:
             yield Hit(
-                detail=f"The {whose}'s tokenizer has no unknown token: tokens without counterpart were read as token 0.",
+                detail=(
+                    f"The {whose}'s tokenizer has no unknown token: tokens without counterpart were read as "
+                    "token 0."
+                ),
                 evidence=(Evidence(where=view.reference, key="tokenizer_config.unk_token", found="none"),),
                 reading=DEMANDS["vllm"].reading,
             )
@@ -231,8 +237,9 @@ RULES = (
         title="Same tokenizer, padded to another size",
         severity=Severity.INFO,
         about=(
-            "Embeddings are padded to a multiple that suits the hardware, so vocab_size differs within one family although "
-            "the tokenizers are the same. Ids beyond the tokenizer's length stand for no token: masked, they do no harm."
+            "Embeddings are padded to a multiple that suits the hardware, so vocab_size differs within one family "
+            "although the tokenizers are the same. Ids beyond the tokenizer's length stand for no token: masked, "
+            "they do no harm."
         ),
         remedy="Nothing, unless the engine asks for equal sizes (VOCAB-02).",
         source=_FIELD,
@@ -244,8 +251,8 @@ RULES = (
         title="The engine asks for equal vocab_size",
         severity=Severity.ERROR,
         about=(
-            "Some engines compare vocab_size of both configurations and refuse to start where it differs, even if the "
-            "tokenizers are the same and only the padding is not."
+            "Some engines compare vocab_size of both configurations and refuse to start where it differs, even if "
+            "the tokenizers are the same and only the padding is not."
         ),
         remedy="Use a drafter whose embedding has as many rows as the target's.",
         source=_FIELD,
@@ -257,8 +264,8 @@ RULES = (
         title="Token ids mean different tokens",
         severity=Severity.ERROR,
         about=(
-            "An engine that passes ids from drafter to target takes each for the same token. With another tokenizer the "
-            "drafts are other texts than the drafter meant; acceptance falls to chance."
+            "An engine that passes ids from drafter to target takes each for the same token. With another "
+            "tokenizer the drafts are other texts than the drafter meant; acceptance falls to chance."
         ),
         remedy="Use a drafter with the target's tokenizer.",
         source=Source(
@@ -272,8 +279,8 @@ RULES = (
         title="Different vocabularies: the drafter can draft only what both have",
         severity=Severity.ERROR,
         about=(
-            "Between different vocabularies only tokens that both have can be drafted, and the text has to be tokenised "
-            "again where they differ. Acceptance falls faster than the overlap does."
+            "Between different vocabularies only tokens that both have can be drafted, and the text has to be "
+            "tokenised again where they differ. Acceptance falls faster than the overlap does."
         ),
         remedy="Prefer a drafter with the target's tokenizer, or look-up (ngram, suffix), which needs none. "
         "Measure acceptance on your own requests before you rely on this pair.",
@@ -286,8 +293,8 @@ RULES = (
         title="Special tokens differ",
         severity=Severity.WARNING,
         about=(
-            "Where drafter and target end or begin a text with different tokens, the drafter drafts past the end of answers, "
-            "or was tuned for another format (base against instruct)."
+            "Where drafter and target end or begin a text with different tokens, the drafter drafts past the end "
+            "of answers, or was tuned for another format (base against instruct)."
         ),
         remedy="Use the drafter's variant that was tuned like the target (both instruct, or both base).",
         source=Source(name="LM Studio bug tracker 1597, 1914", read="2026-11"),
@@ -299,8 +306,8 @@ RULES = (
         title="The target has tokens that the drafter lacks",
         severity=Severity.WARNING,
         about=(
-            "Tokens that were added to the target (tool calls, thinking, image markers) and that the drafter does not know "
-            "are never drafted. Texts full of them see less acceptance."
+            "Tokens that were added to the target (tool calls, thinking, image markers) and that the drafter does "
+            "not know are never drafted. Texts full of them see less acceptance."
         ),
         remedy="Use a drafter with the same added tokens where your requests use tools or thinking.",
         source=Source(name="comparison of tokenizer.json", read="2026-11"),
@@ -312,8 +319,9 @@ RULES = (
         title="Chat templates differ",
         severity=Severity.INFO,
         about=(
-            "The engine renders the target's template for both models. A drafter that was trained with another template, or "
-            "with thinking switched otherwise, agrees less: one switch moved reported speed from 25 to 60 tokens per second."
+            "The engine renders the target's template for both models. A drafter that was trained with another "
+            "template, or with thinking switched otherwise, agrees less: one switch moved reported speed from 25 "
+            "to 60 tokens per second."
         ),
         remedy="Measure acceptance with your own template and thinking mode.",
         source=Source(name="z-lab/dflash issues 7, 60, 133", read="2026-11"),
@@ -325,8 +333,8 @@ RULES = (
         title="A tokenizer without an unknown token, across vocabularies",
         severity=Severity.WARNING,
         about=(
-            "When token strings are intersected, a token without counterpart is looked up as the unknown token. Where there "
-            "is none, token 0 was taken in silence, and acceptance fell."
+            "When token strings are intersected, a token without counterpart is looked up as the unknown token. "
+            "Where there is none, token 0 was taken in silence, and acceptance fell."
         ),
         remedy="Compare acceptance with a drafter of the same vocabulary, or leave use_heterogeneous_vocab off.",
         source=REPORTED_BY,

@@ -1,4 +1,4 @@
-"""Every rule speaks in its positive cases and looks without speaking in its negative ones; the rule base is complete."""
+"""Every rule speaks in its positive cases and keeps silent in its negative ones; the rule base is complete."""
 
 from __future__ import annotations
 
