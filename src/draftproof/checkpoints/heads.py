@@ -63,6 +63,7 @@ class Drafting:
     shaped     the kind that the tensors' shapes say; None where shapes are not at hand or say nothing
     fc         the projection of the target's features
     attention  the first layer's projection that takes its input (query, key or value)
+    has_shapes whether tensor shapes were at hand
     """
 
     named: Kind | None
@@ -70,11 +71,29 @@ class Drafting:
     shaped: Kind | None
     fc: NamedTensor | None
     attention: NamedTensor | None
+    has_shapes: bool
 
     @property
     def kind(self) -> Kind:
         """Shapes decide where names and shapes disagree: they are what is computed with."""
-        return self.shaped or self.named or "model"
+        return self.shaped or self.named or ("model" if self.fc is None else "eagle")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anything tells the kind: without shapes, many heads are named like models."""
+        return self.has_shapes or self.named is not None
+
+    @property
+    def words(self) -> str:
+        """The kind, and what shows it."""
+        shown = []
+        if self.fc is not None:
+            shown.append(f"{self.fc.name} {list(self.fc.info.shape)}")
+        if self.attention is not None:
+            shown.append(f"{self.attention.name} {list(self.attention.info.shape)}")
+        if not shown and self.named_by is not None:
+            shown.append(" ".join(self.named_by))
+        return f"{KIND_NAMES[self.kind]} ({', '.join(shown)})" if shown else KIND_NAMES[self.kind]
 
 
 def identify(view: CheckpointView) -> Drafting:
@@ -83,7 +102,9 @@ def identify(view: CheckpointView) -> Drafting:
     tensors = view.tensors or {}
     fc = _first(tensors, _FC)
     attention = _first(tensors, _ATTENTION) or _first(tensors, _GGUF_ATTENTION)
-    return Drafting(named, named_by, _by_shape(tensors, fc, attention), fc, attention)
+    return Drafting(
+        named, named_by, _by_shape(tensors, fc, attention), fc, attention, view.tensors is not None
+    )
 
 
 def _by_name(view: CheckpointView) -> tuple[Kind | None, tuple[str, str] | None]:

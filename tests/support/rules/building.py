@@ -53,7 +53,6 @@ def case(
     target: Checkpoint | None = None,
     drafter: Checkpoint | None = None,
     parameters: Mapping[str, int] | None = None,
-    known_pair: str | None = None,
     remarks: tuple[Any, ...] = (),
     **deployment: Any,
 ) -> Build:
@@ -77,7 +76,6 @@ def case(
         return Case(
             deployment=Deployment(engine=engine, speculation=speculation, **fields),
             parameters=parameters,
-            known_pair=known_pair,
             remarks=remarks,
             **views,
         )

@@ -27,14 +27,13 @@ NO_PARAMETERS: Mapping[str, int] = MappingProxyType({})
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """`parameters`: request parameters that the traffic uses or the user requires → in how many requests; None where
-    nothing is known of the traffic. `known_pair`: a catalogue says that the pair was measured together."""
+    nothing is known of the traffic."""
 
     deployment: Deployment
     remarks: tuple[Remark, ...] = ()
     target_view: CheckpointView | None = None
     drafter_view: CheckpointView | None = None
     parameters: Mapping[str, int] | None = None
-    known_pair: str | None = None
     absent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Why a part is None: "target" or "drafter" → in words."""
 
@@ -68,6 +67,11 @@ class Case:
             raise MissingError(self.absent.get("drafter", "the drafter's files are not at hand"))
         return self.drafter_view
 
+    @property
+    def has_drafter(self) -> bool:
+        """Whether there is a checkpoint beside the target's, at hand or not."""
+        return self.drafter_view is not None or self.speculation.drafter is not None
+
     @cached_property
     def drafting(self) -> Drafting:
         """What kind of drafter the drafter's checkpoint is."""
@@ -83,6 +87,14 @@ class Case:
                 f"the {whose}'s tensor shapes: {'; '.join(view.remarks) or 'no weights at hand'}"
             )
         return view.tensors
+
+    def names(self, view: CheckpointView, whose: str) -> frozenset[str]:
+        """Names of all tensors."""
+        if view.tensor_names is None:
+            raise MissingError(
+                f"the {whose}'s tensor names: {'; '.join(view.remarks) or 'no weights at hand'}"
+            )
+        return view.tensor_names
 
     def whole(self, view: CheckpointView, key: str, whose: str) -> int:
         """A whole number of the language model's configuration."""
@@ -112,6 +124,20 @@ class Case:
             following = rest[index + 1] if index + 1 < len(rest) else "-"
             return True if following.startswith("-") else following
         return None
+
+    def is_inferred(self, setting: str) -> bool:
+        """Whether the dialect says that the engine deduced the setting, because the text does not give it."""
+        wanted = setting.rpartition(".")[2]
+        return any(
+            remark.effect == "inferred" and remark.setting.rpartition(".")[2] == wanted
+            for remark in self.remarks
+        )
+
+    def environment(self, name: str) -> str | None:
+        """A variable that stands before the command."""
+        found = self.extra("env")
+        value = found.get(name) if isinstance(found, Mapping) else None
+        return value if isinstance(value, str) else None
 
     def is_on(self, key: str) -> bool:
         """Whether a switch of the engine's own is set."""

@@ -11,10 +11,11 @@ from draftproof.core.errors import DraftproofError
 
 FAMILIES: dict[str, str] = {
     "VOCAB": "draftproof.configs.rules.vocab",
+    "EAGLE": "draftproof.configs.rules.eagle",
 }
 """Family → module that holds its rules as `RULES`."""
 
-PAIR_FAMILIES: tuple[str, ...] = ("VOCAB",)
+PAIR_FAMILIES: tuple[str, ...] = ("VOCAB", "EAGLE")
 """Families that judge target and drafter together from their files: our engine asks them before it loads one."""
 
 
