@@ -11,7 +11,9 @@ from typing import cast
 from draftproof.configs.engines.base import Dialect
 from draftproof.core.errors import DraftproofError
 
-DIALECTS: dict[str, str] = {}
+DIALECTS: dict[str, str] = {
+    "vllm": "draftproof.configs.engines.vllm",
+}
 """Name → module that holds it as `dialect`, in the order in which they are listed."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
-from draftproof.configs.engines.base import Default, Note, NoteKind
+from draftproof.configs.engines.base import Default, Dialect, Note, NoteKind
 from draftproof.configs.speculation import BatchRange, Deployment, LookUp, ModelRef, Speculation, Tree, Value
 from draftproof.core.finding import Source
 
@@ -188,6 +188,16 @@ def acting_defaults(deployment: Deployment, engine: str) -> tuple[Default, ...]:
     return tuple(item for item in found if item.value is not None)
 
 
+def differing_defaults(deployment: Deployment, target: Dialect) -> tuple[Default, ...]:
+    """What acts in the deployment's own engine where `target`, left to itself, would do something else."""
+    own = {item.setting: item.value for item in target.defaults(deployment) if item.value is not None}
+    return tuple(
+        item
+        for item in acting_defaults(deployment, target.engine)
+        if item.value is not None and (item.setting not in own or own[item.setting] != item.value)
+    )
+
+
 def unchanged(value: Value) -> Value:
     """A value of an engine's own key, made immutable: lists become tuples, objects read-only mappings."""
     from types import MappingProxyType
@@ -197,3 +207,10 @@ def unchanged(value: Value) -> Value:
     if isinstance(value, Mapping):
         return MappingProxyType({key: unchanged(part) for key, part in value.items()})
     return value
+
+
+def changeable(value: Any) -> Any:
+    """The inverse of `unchanged`: lists and dictionaries, for writing JSON."""
+    if isinstance(value, Mapping):
+        return {key: changeable(part) for key, part in value.items()}
+    return [changeable(part) for part in value] if isinstance(value, tuple) else value

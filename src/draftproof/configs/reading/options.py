@@ -61,13 +61,13 @@ def read_options(
     while index < len(words):
         word = words[index]
         index += 1
-        if not _is_option(word.text):
+        if not is_option(word.text):
             found.positional.append(word)
             continue
         name, equals, inline = word.text.partition("=")
         option = table.get(name) or (_by_beginning(place, word, name, table) if abbreviated else None)
         following = index
-        while following < len(words) and not _is_option(words[following].text):
+        while following < len(words) and not is_option(words[following].text):
             following += 1
         if option is None:
             found.rest.append(word)
@@ -83,7 +83,7 @@ def read_options(
     return found
 
 
-def _is_option(text: str) -> bool:
+def is_option(text: str) -> bool:
     """argparse takes a negative number for a value."""
     return text.startswith("-") and text != "-" and not _NEGATIVE.fullmatch(text)
 

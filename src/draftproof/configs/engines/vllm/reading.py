@@ -1,0 +1,300 @@
+"""Reads what starts vLLM: a command line, a list of arguments, a speculation object, or the arguments of `LLM(…)`.
+
+Called by the dialect. Flags that say nothing about what this product judges go to `rest` unread.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from draftproof.configs.engines.account import build, changeable
+from draftproof.configs.engines.base import Parsed
+from draftproof.configs.engines.vllm import arguments, facts, options
+from draftproof.configs.engines.vllm.config_reading import Found, read_config
+from draftproof.configs.reading.jsontext import read_json
+from draftproof.configs.reading.node import Node
+from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options
+from draftproof.configs.reading.refusal import Place, bounded
+from draftproof.configs.reading.shell import Word, read_command
+from draftproof.core.errors import DraftproofError
+
+_ENTRY_POINT = "vllm.entrypoints.openai.api_server"
+_CONFIG = "--speculative-config"
+_HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse(text: str, version: str, asked: str | None) -> Parsed:
+    """`asked`: the version that the user named, if any. Raises DP111 with line and column."""
+    place = Place("vllm", text)
+    bounded(place)
+    found = Found(version)
+    start = text.lstrip()[:1]
+    if not start:
+        raise place.refused("nothing", "a command, a list of arguments or a JSON object", "Give the configuration.")
+    if start == "{":
+        return _parsed(found, _read_object(read_json(place), found), asked)
+    if start == "[":
+        environment: tuple[tuple[str, str], ...] = ()
+        words = _arguments(read_json(place))
+    else:
+        command = read_command(place)
+        environment, words = command.environment, command.words
+    if environment:
+        found.settings["extras.vllm.env"] = MappingProxyType(dict(environment))
+    return _parsed(found, _read_words(place, words, found), asked)
+
+
+def _parsed(found: Found, rest: tuple[str, ...], asked: str | None) -> Parsed:
+    if rest:
+        found.settings["rest"] = rest
+    return Parsed(deployment=build("vllm", found.settings, asked), remarks=tuple(found.remarks))
+
+
+def _arguments(node: Node) -> tuple[Word, ...]:
+    """`args:` of a container: a list of texts."""
+    assert isinstance(node.value, tuple)
+    return tuple(Word(part.text("an argument"), part.place.position, quoted=True) for part in node.value)
+
+
+def _read_object(node: Node, found: Found) -> tuple[str, ...]:
+    """A speculation object, or the arguments of `LLM(…)` as one; returns what is carried along, as flags."""
+    members = {name.replace("-", "_"): part for name, part in node.members("vLLM").items()}
+    if "speculative_config" not in members:
+        read_config(node.members("vLLM"), found, node)
+        return ()
+    switches = {name.replace("-", "_"): path for path, name in options.SWITCHES.items()}
+    rest: list[str] = []
+    for name, part in members.items():
+        flag = "--" + name.replace("_", "-")
+        if part.value is None:
+            continue
+        if name == "speculative_config":
+            read_config(part.members(name), found, part)
+        elif flag in options.FIELDS:
+            path, option = options.FIELDS[flag]
+            found.settings[path] = _field(path, option, part)
+        elif name in switches:
+            found.settings[switches[name]] = part.boolean(name)
+        else:
+            rest += _as_flag(flag, part)
+    return tuple(rest)
+
+
+def _as_flag(flag: str, node: Node) -> list[str]:
+    if isinstance(node.value, bool):
+        return [flag if node.value else f"--no-{flag.removeprefix('--')}"]
+    return [flag, node.value if isinstance(node.value, str) else json.dumps(changeable(node.plain()))]
+
+
+def _field(path: str, option: Option, node: Node) -> Any:
+    if path in options.HUMAN:
+        return node.integer(option.name)
+    if option.kind == "int":
+        return node.integer(option.name)
+    return node.number(option.name) if option.kind == "float" else node.text(option.name)
+
+
+def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str, ...]:
+    words, config = _undotted(place, _after_program(place, words))
+    given = read_options(place, words, _TABLE, abbreviated=True)
+    _read_target(place, given, found)
+    unnamed: list[str] = []
+    for name, item in given.given.items():
+        path = options.FIELDS[name][0] if name in options.FIELDS else "target"
+        if path.startswith("target.") and "target" not in found.settings:
+            unnamed += [name, str(item.value)]
+        elif path != "target":
+            _set_field(place, item, found)
+    for path, flag in options.SWITCHES.items():
+        _set_switch(place, path, flag, given, found)
+    _read_speculation(place, given, config, found)
+    for item in given.overridden:
+        found.remark("ignored", item.option.name, str(item.value), None, "given again later in the line, which counts")
+    return (*unnamed, *_carried(given, found))
+
+
+def _carried(given: Options, found: Found) -> tuple[str, ...]:
+    """Flags that say nothing of what is judged here, with their values and in their order."""
+    groups: list[tuple[int, list[str]]] = []
+    for word in given.rest:
+        if not is_option(word.text):
+            groups[-1][1].append(word.text)
+            continue
+        groups.append((word.position, [word.text]))
+        name = word.text.partition("=")[0]
+        if "." not in name:
+            found.remark("unknown", name, word.text, None, "not a flag of vLLM 0.32.0; carried along as it is")
+    for item in given.given.values():
+        if item.option.name in _CARRIED:
+            values = item.value if isinstance(item.value, tuple) else () if item.value is True else (item.value,)
+            groups.append((item.position, [item.option.name, *map(str, values)]))
+    return tuple(text for _, texts in sorted(groups) for text in texts)
+
+
+def _after_program(place: Place, words: Sequence[Word]) -> Sequence[Word]:
+    """The arguments behind `vllm serve`, `python -m …api_server` or `serve`; flags alone are taken as they are."""
+    texts = [word.text for word in words]
+    if texts and texts[0].startswith("-"):
+        return words
+    for index, text in enumerate(texts):
+        if text == _ENTRY_POINT and index and texts[index - 1] == "-m":
+            return words[index + 1 :]
+        if text == "serve" and (index == 0 or texts[index - 1].rpartition("/")[2] == "vllm"):
+            return words[index + 1 :]
+        if text.startswith("-") and text != "-m":
+            break
+    position = words[0].position if words else 0
+    raise place.at(position).refused(
+        texts[0] if texts else "nothing",
+        "`vllm serve …`, its arguments, or a JSON object",
+        "Give the command that starts the server.",
+    )
+
+
+def _undotted(place: Place, words: Sequence[Word]) -> tuple[list[Word], Node | None]:
+    """Dashes for underscores in names; `--speculative-config.key value` gathered into an object."""
+    left: list[Word] = []
+    members: dict[str, Node] = {}
+    start = 0
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        name, equals, value = word.text.partition("=")
+        stem, dot, key = name.partition(".")
+        if not name.startswith("--"):
+            left.append(word)
+            continue
+        stem = stem.replace("_", "-")
+        if not (dot and stem == _CONFIG):
+            left.append(Word(stem + dot + key + equals + value, word.position, word.quoted))
+            continue
+        if not equals:
+            if index == len(words):
+                raise place.at(word.position).refused(name, f"{name} VALUE", "Give the value.")
+            value = words[index].text
+            index += 1
+        start = start or word.position
+        members[key] = _loose(place.at(word.position), value)
+    config = Node(MappingProxyType(members), place.at(start)) if members else None
+    return left, config
+
+
+def _loose(place: Place, raw: str) -> Node:
+    """The value of a dotted key: JSON where it is some, else text."""
+    try:
+        return Node(read_json(Place(place.engine, raw)).value, place, place)
+    except DraftproofError:
+        return Node(raw, place, place)
+
+
+def _read_target(place: Place, given: Options, found: Found) -> None:
+    flagged = given.given.get("--model")
+    if len(given.positional) > 1:
+        extra = given.positional[1]
+        raise place.at(extra.position).refused(extra.text, "one model before the flags", "Remove it, or quote it.")
+    if given.positional:
+        found.settings["target"] = given.positional[0].text
+    if flagged is not None:
+        if given.positional:
+            found.remark("ignored", "--model", str(flagged.value), None, "the model is named before the flags too")
+        else:
+            found.settings["target"] = str(flagged.value)
+            found.remark(
+                "deprecated", "--model", str(flagged.value), "vllm serve MODEL", "with `vllm serve` it warns"
+            )
+
+
+def _set_field(place: Place, item: Given, found: Found) -> None:
+    path, _ = options.FIELDS[item.option.name]
+    value: Any = item.value
+    here = place.at(item.position)
+    if path in options.HUMAN:
+        if str(value).strip().lower() in ("auto", "-1"):
+            found.settings[f"extras.vllm.{path}"] = "auto"
+            return
+        value = _human(here, item.option.name, str(value).strip())
+    if isinstance(value, int | float) and value <= 0:
+        raise here.refused(f"{item.option.name} {value}", f"{item.option.name} above 0", "Correct the value.")
+    if path == "memory_fraction" and value > 1:
+        raise here.refused(f"{item.option.name} {value}", "a fraction up to 1", "Correct the value.")
+    found.settings[path] = value
+
+
+def _human(place: Place, name: str, raw: str) -> int:
+    """8192, 8k = 8,000, 8K = 8,192; decimals with the small letters only."""
+    match = _HUMAN.fullmatch(raw)
+    unit = match[2] if match else ""
+    if match is None or ("." in match[1] and (not unit or unit.isupper())):
+        raise place.refused(f"{name} {raw}", f"{name} with a number such as 8192, 8k or 8K", "Correct the value.")
+    base = 1024 if unit.isupper() else 1000
+    return int(float(match[1]) * base ** _POWERS[unit.lower()]) if unit else int(match[1])
+
+
+def _set_switch(place: Place, path: str, flag: str, given: Options, found: Found) -> None:
+    yes, no = given.given.get(f"--{flag}"), given.given.get(f"--no-{flag}")
+    if yes is not None or no is not None:
+        last = max((item for item in (yes, no) if item is not None), key=lambda item: item.position)
+        found.settings[path] = last is yes
+
+
+def _read_speculation(place: Place, given: Options, dotted: Node | None, found: Found) -> None:
+    config = dotted
+    item = given.given.get(_CONFIG)
+    if item is not None:
+        if dotted is not None:
+            found.remark(
+                "ignored", _CONFIG, str(item.value), None, "the dotted keys come after it and take its place"
+            )
+        else:
+            config = read_json(Place("vllm", str(item.value), 0, _CONFIG))
+    members = {} if config is None or config.value is None else dict(config.members(_CONFIG))
+    for flag, key in options.SHORTCUTS.items():
+        if flag in given.given:
+            shortcut = given.given[flag]
+            here = place.at(shortcut.position)
+            if key in members or key.replace("_", "-") in members:
+                raise here.refused(flag, f"{flag} or the key {key} of {_CONFIG}", "Leave one of them out.")
+            members[key] = Node(_typed(here, key, shortcut.value), here, here)
+    for flag, removed in facts.REMOVED_FLAGS.items():
+        if flag in given.given:
+            old = given.given[flag]
+            here = place.at(old.position)
+            found.remark("removed", flag, str(old.value), removed.today, removed.reason, "absent in 0.33")
+            if removed.key and removed.key not in members:
+                members[removed.key] = Node(_typed(here, removed.key, old.value), here, here)
+    if members:
+        whole = config or Node(None, place.at(min(item.position for item in given.given.values())))
+        read_config(members, found, whole)
+
+
+def _typed(place: Place, key: str, value: object) -> Any:
+    """A flag's text as the key's kind: whole numbers are numbers."""
+    text = str(value)
+    if text.isdecimal() and len(text) <= 18 and key not in ("model", "method", "quantization"):
+        return json.loads(text.lstrip("0") or "0")
+    return text
+
+
+_OTHERS = (
+    *(Option(flag, "flag") for flag in sorted(arguments.SWITCHES)),
+    *(Option(flag) for flag in sorted(arguments.VALUES)),
+    *(Option(flag, "list") for flag in sorted(arguments.LISTS)),
+)
+_CARRIED = frozenset(option.name for option in _OTHERS)
+_TABLE: Mapping[str, Option] = {
+    spelling: option
+    for option in (
+        *(option for _, option in options.FIELDS.values()),
+        *(Option(f"--{start}{flag}", "flag") for flag in options.SWITCHES.values() for start in ("", "no-")),
+        *options.SPECULATIVE,
+        *(Option(flag) for flag in facts.REMOVED_FLAGS),
+        *_OTHERS,
+    )
+    for spelling in (option.name, *option.aliases)
+}
