@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "generate": "draftproof.cli.generate",
     "models": "draftproof.cli.models",
     "pairs": "draftproof.cli.pairs",
+    "translate": "draftproof.cli.translate",
     "version": "draftproof.cli.version",
 }
 """Command name → module that holds it as `command`, in the order of `--help`."""

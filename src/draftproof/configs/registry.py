@@ -12,6 +12,7 @@ from draftproof.configs.engines.base import Dialect
 from draftproof.core.errors import DraftproofError
 
 DIALECTS: dict[str, str] = {
+    "draftproof": "draftproof.configs.engines.draftproof",
     "vllm": "draftproof.configs.engines.vllm",
 }
 """Name → module that holds it as `dialect`, in the order in which they are listed."""

@@ -9,9 +9,9 @@ must not write it out. It describes; whether an engine can do it is the dialect'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 Method = Literal[
     "none", "ngram", "suffix", "predicted", "draft_model", "self", "eagle", "eagle3", "mtp", "medusa", "mlp_speculator",
@@ -135,3 +135,23 @@ class Deployment:
     lora: bool | None = None
     extras: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
     rest: tuple[str, ...] = ()
+
+
+def as_dict(described: Deployment | Speculation) -> dict[str, Any]:
+    """What is said, nested as the classes are, in types that JSON has. The method is always there."""
+    found = _plain(described)
+    assert isinstance(found, dict)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        kept = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: _plain(part) for name, part in kept.items() if _says(part)}
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _says(value: Any) -> bool:
+    return value is not None and not (isinstance(value, tuple | Mapping) and not value)

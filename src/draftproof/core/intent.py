@@ -207,7 +207,7 @@ METHODS: dict[str, type[SpeculationIntent]] = {
     "cascade": Cascade,
     "auto": Auto,
 }
-_PART_METHODS = tuple(get_args(get_type_hints(kind)["method"])[0] for kind in get_args(SinglePart))
+PART_METHODS = tuple(get_args(get_type_hints(kind)["method"])[0] for kind in get_args(SinglePart))
 _ALL_KEYS = frozenset(item.name for kind in METHODS.values() for item in fields(kind)) | {
     "rejection_sample_method"
 }
@@ -244,7 +244,7 @@ def _as_part(part: SinglePart) -> dict[str, Any]:
 def _parse_object(obj: object, path: str) -> SpeculationIntent:
     """One speculation object; `path` is "" at the top and "proposers[1]." inside a cascade."""
     given = _underscored(obj, path)
-    method = _method(given.pop("method", None), path, _PART_METHODS if path else tuple(METHODS))
+    method = _method(given.pop("method", None), path, PART_METHODS if path else tuple(METHODS))
     kind = METHODS[method]
     own_keys = {item.name for item in fields(kind)}
     for key in given:

@@ -128,8 +128,10 @@ class Account:
         return [path for path in self.said if path.startswith(prefix + ".")]
 
     def kept(self, path: str, after: str, reason: str = "the same meaning") -> None:
-        kind = NoteKind.KEPT if path in self.said else NoteKind.CONVERTED
-        self._note(kind, path, after, reason, None)
+        if path in self.said:
+            self._note(NoteKind.KEPT, path, after, reason, None)
+        else:
+            self._note(NoteKind.CONVERTED, path, after, "written out, so that it acts here, too", None)
 
     def converted(self, path: str, after: str, reason: str, source: Source | None = None) -> None:
         self._note(NoteKind.CONVERTED, path, after, reason, source)
@@ -188,14 +190,20 @@ def acting_defaults(deployment: Deployment, engine: str) -> tuple[Default, ...]:
     return tuple(item for item in found if item.value is not None)
 
 
+_TOGETHER = frozenset(("speculation.lookup.min_ngram", "speculation.lookup.max_ngram"))
+"""Engines fill in the one that is missing from the other: where one is written, so is the other."""
+
+
 def differing_defaults(deployment: Deployment, target: Dialect) -> tuple[Default, ...]:
     """What acts in the deployment's own engine where `target`, left to itself, would do something else."""
+    acting = [item for item in acting_defaults(deployment, target.engine) if item.value is not None]
     own = {item.setting: item.value for item in target.defaults(deployment) if item.value is not None}
-    return tuple(
-        item
-        for item in acting_defaults(deployment, target.engine)
-        if item.value is not None and (item.setting not in own or own[item.setting] != item.value)
-    )
+    differing = {
+        item.setting for item in acting if item.setting not in own or own[item.setting] != item.value
+    }
+    if differing & _TOGETHER:
+        differing |= _TOGETHER
+    return tuple(item for item in acting if item.setting in differing)
 
 
 def unchanged(value: Value) -> Value:

@@ -12,7 +12,18 @@ from draftproof.configs.engines.vllm.facts import READ_VERSION, SOURCE
 from draftproof.configs.engines.vllm.history import EVERYTHING
 from draftproof.configs.speculation import Deployment, Value
 
-_DRAWS = ("draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "medusa", "mlp_speculator", "dflash", "dspark")
+_DRAWS = (
+    "draft_model",
+    "pard",
+    "eagle",
+    "eagle3",
+    "p_eagle",
+    "mtp",
+    "medusa",
+    "mlp_speculator",
+    "dflash",
+    "dspark",
+)
 
 
 class VllmDialect:
@@ -39,7 +50,11 @@ class VllmDialect:
         if speculation.method == "ngram":
             lookup = speculation.lookup
             least, most = (lookup.min_ngram, lookup.max_ngram) if lookup else (None, None)
-            reason = "5 to 5 where none is given" if least is most is None else "the one that is missing copies the other"
+            reason = (
+                "5 to 5 where none is given"
+                if least is most is None
+                else "the one that is missing copies the other"
+            )
             found["lookup.min_ngram"] = (most if most is not None else 5, reason)
             found["lookup.max_ngram"] = (least if least is not None else 5, reason)
         elif speculation.method == "suffix":

@@ -27,19 +27,16 @@ numa-bind ray-workers-use-nsight return-sampling-mask return-tokens-as-token-ids
 skip-mm-profiling skip-tokenizer-init sleep-mode-offload-cudagraph specialize-active-lora swa-bounded-replay
 tokens-only trust-remote-code trust-request-chat-template trust-request-mm-kwargs use-fp64-gumbel use-replayssm
 use-tqdm-on-load
-""".split()
+"""
 """Switches that have a `--no-` form; without their dashes."""
 
 _ONE_WAY = """
 --aggregate-engine-logging --data-parallel-multi-port-external-lb --disable-log-stats --grpc --headless -dpe
 -dph -dpm -ep
-""".split()
+"""
 """Switches without one."""
 
-SWITCHES = frozenset((*_ONE_WAY, *(f"--{start}{name}" for name in _BOTH_WAYS for start in ("", "no-"))))
-
-VALUES = frozenset(
-    """
+_VALUES = """
 --additional-config --all2all-backend --allowed-headers --allowed-local-media-path --allowed-methods
 --allowed-origins --anthropic-disabled-thinking-effort --api-server-count --attention-backend --attention-config
 --aux-output-config --chat-template --chat-template-content-format --code-revision --cohere-format
@@ -81,15 +78,19 @@ VALUES = frozenset(
 --ubatch-size --uds --uvicorn-log-level --video-pruning-method --video-pruning-rate --watermark
 --watermark-config --weight-transfer-config --worker-cls --worker-extension-cls -ac -asc -cc -dc -dcp -dpa -dpb
 -dpl -dpn -dpp -dpr -n -pcp -r
-""".split()
-)
+"""
 """One value."""
 
-LISTS = frozenset(
-    """
+_LISTS = """
 --allowed-media-domains --api-key --collect-detailed-traces --cpu-offload-params --cudagraph-capture-sizes
 --ignore-patterns --kv-cache-dtype-skip-layers --logits-processors --lora-modules --lora-target-modules
 --numa-bind-cpus --numa-bind-nodes --offload-params --served-model-name --sleep-preserve-parameter-names
-""".split()
-)
+"""
 """One value or more."""
+
+
+SWITCHES = frozenset(
+    (*_ONE_WAY.split(), *(f"--{start}{name}" for name in _BOTH_WAYS.split() for start in ("", "no-")))
+)
+VALUES = frozenset(_VALUES.split())
+LISTS = frozenset(_LISTS.split())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 from draftproof.configs.engines.account import Settings, unchanged
@@ -37,7 +38,13 @@ class Found:
         self.settings[f"{_PREFIX}extras.vllm.{key}"] = value
 
     def remark(
-        self, effect: str, setting: str, found: str, today: str | None, reason: str, versions: str | None = None
+        self,
+        effect: str,
+        setting: str,
+        found: str,
+        today: str | None,
+        reason: str,
+        versions: str | None = None,
     ) -> None:
         """`found` may be a hostile text."""
         self.remarks.append(
@@ -60,7 +67,9 @@ def read_config(members: Mapping[str, Node], found: Found, whole: Node) -> None:
     for written, node in members.items():
         name = written.replace("-", "_")
         if name in nodes:
-            raise whole.refused_key(written, "each key once", "Remove one: dashes and underscores are one key.")
+            raise whole.refused_key(
+                written, "each key once", "Remove one: dashes and underscores are one key."
+            )
         nodes[name] = node
         if node.value is not None:
             value = _one_key(name, node, found)
@@ -85,7 +94,9 @@ def _one_key(name: str, node: Node, found: Found) -> Any:
         found.extra(name, unchanged(node.plain()))
         return None
     if name == "tensor_parallel_size":
-        raise node.refused_key(name, "draft_tensor_parallel_size", "vLLM refuses it: write draft_tensor_parallel_size.")
+        raise node.refused_key(
+            name, "draft_tensor_parallel_size", "vLLM refuses it: write draft_tensor_parallel_size."
+        )
     key = KEYS.get(name)
     if key is None:
         near = get_close_matches(name[:64], list(KEYS), n=1)
@@ -94,8 +105,11 @@ def _one_key(name: str, node: Node, found: Found) -> Any:
     value = key.read(node, name)
     presence = facts.KEY_HISTORY.get(name)
     if presence is not None and not (there := has(presence, found.version)):
-        effect, reason = ("unknown", f"not known for {found.version}") if there is None else (
-            "removed", f"vLLM {found.version} does not have it")
+        effect, reason = (
+            ("unknown", f"not known for {found.version}")
+            if there is None
+            else ("removed", f"vLLM {found.version} does not have it")
+        )
         found.remark(effect, name, str(node.plain()), None, reason, told(presence))
     return value
 
@@ -114,7 +128,8 @@ def _method(given: dict[str, Any], nodes: Mapping[str, Node], found: Found, whol
     if said is not None and said not in (*facts.METHODS, *facts.FORMER_METHODS):
         near = get_close_matches(said[:64], [*facts.METHODS, *facts.FORMER_METHODS], n=1)
         raise node.refused(
-            "one of " + ", ".join(facts.METHODS), f"Did you mean {near[0]}?" if near else "Write one of these."
+            "one of " + ", ".join(facts.METHODS),
+            f"Did you mean {near[0]}?" if near else "Write one of these.",
         )
     if said is not None:
         _remark_history(said, found)
@@ -131,7 +146,9 @@ def _remark_history(method: str, found: Found) -> None:
     if there is None:
         found.remark("unknown", "method", method, None, f"not known for {found.version}", told(presence))
     else:
-        found.remark("removed", "method", method, None, f"vLLM {found.version} does not have it", told(presence))
+        found.remark(
+            "removed", "method", method, None, f"vLLM {found.version} does not have it", told(presence)
+        )
 
 
 def _first_guess(model: str | None, found: Found, whole: Node) -> str:
@@ -151,18 +168,26 @@ def _first_guess(model: str | None, found: Found, whole: Node) -> str:
 
 
 def _by_path(method: str, said: str | None, model: str, found: Found) -> str:
-    """What a word in the drafter's path makes of the method. Methods that are named and keep their name return early."""
+    """What a word in the drafter's path makes of the method."""
     if method in facts.KEEPS_ITS_NAME:
         return method
     for word, meant in facts.PATH_WORDS:
         if word in model.lower():
             if said is None:
                 found.remark(
-                    "inferred", "method", model, meant, f"{word!r} in the drafter's path decides: name the method"
+                    "inferred",
+                    "method",
+                    model,
+                    meant,
+                    f"{word!r} in the drafter's path decides: name the method",
                 )
             elif said != meant:
                 found.remark(
-                    "rewritten", "method", said, meant, f"{word!r} in the drafter's path overrides what is written"
+                    "rewritten",
+                    "method",
+                    said,
+                    meant,
+                    f"{word!r} in the drafter's path overrides what is written",
                 )
             return meant
     if said is None:
@@ -197,11 +222,14 @@ def _set_method(method: str, given: dict[str, Any], found: Found) -> None:
         given["rejection_sample_method"] = "lossy"
     elif rule in facts.FORMER_REJECTION_RULES:
         found.remark(
-            "removed", "rejection_sample_method", rule, "standard", "renamed", "present in 0.20, absent in 0.24"
+            "removed",
+            "rejection_sample_method",
+            rule,
+            "standard",
+            "renamed",
+            "present in 0.20, absent in 0.24",
         )
         given["rejection_sample_method"] = "standard"
-    if "num_speculative_tokens_per_batch_size" in given:
-        pass
 
 
 def _check(method: str, given: dict[str, Any], nodes: Mapping[str, Node], whole: Node) -> None:
@@ -209,7 +237,8 @@ def _check(method: str, given: dict[str, Any], nodes: Mapping[str, Node], whole:
     least, most = given.get("prompt_lookup_min"), given.get("prompt_lookup_max")
     if least is not None and most is not None and least > most:
         raise nodes["prompt_lookup_min"].refused(
-            f"prompt_lookup_min: at most prompt_lookup_max, {most}", "vLLM refuses it: raise one or lower the other."
+            f"prompt_lookup_min: at most prompt_lookup_max, {most}",
+            "vLLM refuses it: raise one or lower the other.",
         )
     depth = given.get("num_speculative_tokens")
     if depth is not None and depth > facts.MAX_DEPTH:
@@ -233,7 +262,7 @@ def _check(method: str, given: dict[str, Any], nodes: Mapping[str, Node], whole:
 
 def _schedule(node: Node) -> tuple[BatchRange, ...]:
     """Ranges as vLLM fills them: a gap and everything above the last range carry on with the K before."""
-    remedy = 'Write [[first batch size, last, K], …], such as [[1, 8, 4], [9, 64, 0]].'
+    remedy = "Write [[first batch size, last, K], …], such as [[1, 8, 4], [9, 64, 0]]."
     if not isinstance(node.value, tuple) or not node.value:
         raise node.refused("a list of ranges", remedy)
     rows: list[tuple[int, int, int]] = []
@@ -247,7 +276,7 @@ def _schedule(node: Node) -> tuple[BatchRange, ...]:
     rows.sort()
     if rows[0][0] != 1:
         raise node.refused("a first range that starts at 1", remedy)
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         if after[0] <= before[1]:
             raise node.refused("ranges that do not overlap", remedy)
     ends: list[int | None] = [row[0] - 1 for row in rows[1:]]

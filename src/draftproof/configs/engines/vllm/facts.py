@@ -207,7 +207,7 @@ class Removed:
 REMOVED_KEYS: Mapping[str, Removed] = {
     "disable_by_batch_size": Removed(
         "num_speculative_tokens_per_batch_size",
-        "it had no effect since engine V1 and was removed between 0.16 and 0.20; a schedule by batch size is today's way",
+        "without effect since engine V1, removed between 0.16 and 0.20; today a schedule by batch size does it",
     ),
     "speculative_disable_by_batch_size": Removed(
         "num_speculative_tokens_per_batch_size", "removed together with disable_by_batch_size"
@@ -229,28 +229,28 @@ REMOVED_FLAGS: Mapping[str, Removed] = {
         "--spec-tokens", "removed: argparse refuses it", "num_speculative_tokens"
     ),
     "--speculative-model-quantization": Removed(
-        '--speculative-config \'{"quantization": …}\'', "removed: argparse refuses it", "quantization"
+        "--speculative-config '{\"quantization\": …}'", "removed: argparse refuses it", "quantization"
     ),
     "--speculative-draft-tensor-parallel-size": Removed(
-        '--speculative-config \'{"draft_tensor_parallel_size": …}\'',
+        "--speculative-config '{\"draft_tensor_parallel_size\": …}'",
         "removed: argparse refuses it",
         "draft_tensor_parallel_size",
     ),
     "--speculative-max-model-len": Removed(
-        '--speculative-config \'{"max_model_len": …}\'', "removed: argparse refuses it", "max_model_len"
+        "--speculative-config '{\"max_model_len\": …}'", "removed: argparse refuses it", "max_model_len"
     ),
     "--ngram-prompt-lookup-max": Removed(
-        '--speculative-config \'{"prompt_lookup_max": …}\'',
+        "--speculative-config '{\"prompt_lookup_max\": …}'",
         "removed: argparse refuses it",
         "prompt_lookup_max",
     ),
     "--ngram-prompt-lookup-min": Removed(
-        '--speculative-config \'{"prompt_lookup_min": …}\'',
+        "--speculative-config '{\"prompt_lookup_min\": …}'",
         "removed: argparse refuses it",
         "prompt_lookup_min",
     ),
     "--speculative-disable-by-batch-size": Removed(
-        '--speculative-config \'{"num_speculative_tokens_per_batch_size": …}\'',
+        "--speculative-config '{\"num_speculative_tokens_per_batch_size\": …}'",
         "removed: argparse refuses it, and it had no effect since engine V1",
         "disable_by_batch_size",
     ),

@@ -35,7 +35,9 @@ def parse(text: str, version: str, asked: str | None) -> Parsed:
     found = Found(version)
     start = text.lstrip()[:1]
     if not start:
-        raise place.refused("nothing", "a command, a list of arguments or a JSON object", "Give the configuration.")
+        raise place.refused(
+            "nothing", "a command, a list of arguments or a JSON object", "Give the configuration."
+        )
     if start == "{":
         return _parsed(found, _read_object(read_json(place), found), asked)
     if start == "[":
@@ -114,7 +116,9 @@ def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str,
         _set_switch(place, path, flag, given, found)
     _read_speculation(place, given, config, found)
     for item in given.overridden:
-        found.remark("ignored", item.option.name, str(item.value), None, "given again later in the line, which counts")
+        found.remark(
+            "ignored", item.option.name, str(item.value), None, "given again later in the line, which counts"
+        )
     return (*unnamed, *_carried(given, found))
 
 
@@ -128,10 +132,14 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
         groups.append((word.position, [word.text]))
         name = word.text.partition("=")[0]
         if "." not in name:
-            found.remark("unknown", name, word.text, None, "not a flag of vLLM 0.32.0; carried along as it is")
+            found.remark(
+                "unknown", name, word.text, None, "not a flag of vLLM 0.32.0; carried along as it is"
+            )
     for item in given.given.values():
         if item.option.name in _CARRIED:
-            values = item.value if isinstance(item.value, tuple) else () if item.value is True else (item.value,)
+            values = (
+                item.value if isinstance(item.value, tuple) else () if item.value is True else (item.value,)
+            )
             groups.append((item.position, [item.option.name, *map(str, values)]))
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
@@ -197,12 +205,16 @@ def _read_target(place: Place, given: Options, found: Found) -> None:
     flagged = given.given.get("--model")
     if len(given.positional) > 1:
         extra = given.positional[1]
-        raise place.at(extra.position).refused(extra.text, "one model before the flags", "Remove it, or quote it.")
+        raise place.at(extra.position).refused(
+            extra.text, "one model before the flags", "Remove it, or quote it."
+        )
     if given.positional:
         found.settings["target"] = given.positional[0].text
     if flagged is not None:
         if given.positional:
-            found.remark("ignored", "--model", str(flagged.value), None, "the model is named before the flags too")
+            found.remark(
+                "ignored", "--model", str(flagged.value), None, "the model is named before the flags too"
+            )
         else:
             found.settings["target"] = str(flagged.value)
             found.remark(
@@ -231,7 +243,9 @@ def _human(place: Place, name: str, raw: str) -> int:
     match = _HUMAN.fullmatch(raw)
     unit = match[2] if match else ""
     if match is None or ("." in match[1] and (not unit or unit.isupper())):
-        raise place.refused(f"{name} {raw}", f"{name} with a number such as 8192, 8k or 8K", "Correct the value.")
+        raise place.refused(
+            f"{name} {raw}", f"{name} with a number such as 8192, 8k or 8K", "Correct the value."
+        )
     base = 1024 if unit.isupper() else 1000
     return int(float(match[1]) * base ** _POWERS[unit.lower()]) if unit else int(match[1])
 

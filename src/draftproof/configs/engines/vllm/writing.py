@@ -123,12 +123,16 @@ class _Writer:
     def _said(self, name: str) -> Any:
         return self.account.value(_SPECULATION + name)
 
-    def _put(self, name: str, key: str, value: Any, reason: str = "the same meaning", exact: bool = True) -> None:
+    def _put(
+        self, name: str, key: str, value: Any, reason: str = "the same meaning", exact: bool = True
+    ) -> None:
         """Writes a key of the speculation object with its note, unless this version does not have it."""
         path = _SPECULATION + name
         presence = facts.KEY_HISTORY.get(key)
         if presence is not None and has(presence, self.version) is False:
-            self.account.dropped(path, f"vLLM {self.version} does not have {key} ({told(presence)})", facts.HISTORY)
+            self.account.dropped(
+                path, f"vLLM {self.version} does not have {key} ({told(presence)})", facts.HISTORY
+            )
             return
         self.config[key] = value
         after = f"{key}: {shown(value)}"
@@ -154,7 +158,9 @@ class _Writer:
             return False
         presence = facts.METHOD_HISTORY.get(word)
         if presence is not None and has(presence, self.version) is False:
-            account.impossible(path, f"vLLM {self.version} does not have {word}: {told(presence)}", facts.HISTORY)
+            account.impossible(
+                path, f"vLLM {self.version} does not have {word}: {told(presence)}", facts.HISTORY
+            )
             return False
         self.config = {"method": word, **further}
         after = ", ".join(f"{key}: {shown(value)}" for key, value in self.config.items())
@@ -217,7 +223,9 @@ class _Writer:
         depth = self._said("depth")
         schedule = self._said("schedule") or ()
         if depth is not None and depth > facts.MAX_DEPTH:
-            self.account.impossible("speculation.depth", f"vLLM's sampler takes at most {facts.MAX_DEPTH}", facts.SOURCE)
+            self.account.impossible(
+                "speculation.depth", f"vLLM's sampler takes at most {facts.MAX_DEPTH}", facts.SOURCE
+            )
         elif depth is not None:
             self._put("depth", "num_speculative_tokens", depth)
         elif self.deployment.engine != "vllm":
@@ -260,17 +268,23 @@ class _Writer:
         path = "speculation.verification"
         if rule == "lossy" and own is not None:
             self._put("verification", "rejection_sample_method", own)
-            self.account.kept("speculation.extras.vllm.rejection_sample_method", f"rejection_sample_method: {own}")
+            self.account.kept(
+                "speculation.extras.vllm.rejection_sample_method", f"rejection_sample_method: {own}"
+            )
         elif rule in ("standard", "block"):
             presence = facts.RULE_HISTORY[rule]
             if has(presence, self.version) is False:
-                self.account.dropped(path, f"vLLM {self.version} has no rule {rule}: {told(presence)}", facts.HISTORY)
+                self.account.dropped(
+                    path, f"vLLM {self.version} has no rule {rule}: {told(presence)}", facts.HISTORY
+                )
                 return
             self._put(
                 "verification",
                 "rejection_sample_method",
                 rule,
-                "runner V2 only: V1 verifies as standard and does not say so" if rule == "block" else "the same meaning",
+                "runner V2 only: V1 verifies as standard and does not say so"
+                if rule == "block"
+                else "the same meaning",
             )
         else:
             self.account.dropped(path, _OTHER_RULES[rule], facts.SOURCE)
@@ -292,20 +306,36 @@ class _Writer:
             elif key.path == "draft_sampling" and method not in _DRAWN:
                 account.dropped(path, f"method {method} drafts one token with certainty: nothing is drawn")
             elif key.path == "different_vocabulary" and value and method != "draft_model":
-                account.impossible(path, "vLLM takes another vocabulary with method draft_model only", facts.SOURCE)
-            elif key.path == "draft_sampling" and value == "probabilistic" and self._said("different_vocabulary"):
                 account.impossible(
-                    path, "where the vocabularies differ, vLLM refuses to draw: greedy drafts only", facts.SOURCE
+                    path, "vLLM takes another vocabulary with method draft_model only", facts.SOURCE
+                )
+            elif (
+                key.path == "draft_sampling"
+                and value == "probabilistic"
+                and self._said("different_vocabulary")
+            ):
+                account.impossible(
+                    path,
+                    "where the vocabularies differ, vLLM refuses to draw: greedy drafts only",
+                    facts.SOURCE,
                 )
             elif key.path == "lookup.min_ngram" and value > (self._said("lookup.max_ngram") or value):
-                account.impossible(path, "vLLM refuses prompt_lookup_min above prompt_lookup_max", facts.SOURCE)
+                account.impossible(
+                    path, "vLLM refuses prompt_lookup_min above prompt_lookup_max", facts.SOURCE
+                )
             elif key.path == "draft_kv_dtype" and self.deployment.engine != "vllm" and value not in _KV_WORDS:
-                account.dropped(path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE)
+                account.dropped(
+                    path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE
+                )
             else:
                 self._put(key.path, key.name, value)
         adaptive = self._said("adaptive")
         if adaptive is False:
-            account.kept("speculation.adaptive", "a fixed num_speculative_tokens", "vLLM drafts K tokens in every round")
+            account.kept(
+                "speculation.adaptive",
+                "a fixed num_speculative_tokens",
+                "vLLM drafts K tokens in every round",
+            )
         elif adaptive is True:
             account.dropped(
                 "speculation.adaptive",
@@ -315,14 +345,18 @@ class _Writer:
 
     def _tree(self) -> None:
         for path in self.account.under("speculation.tree"):
-            self.account.dropped(path, f"{_CHAINS_ONLY}: fewer candidates per position are tried", facts.HISTORY)
+            self.account.dropped(
+                path, f"{_CHAINS_ONLY}: fewer candidates per position are tried", facts.HISTORY
+            )
 
     def _missing(self) -> None:
         """What vLLM refuses to start without."""
         account, method = self.account, self.account.said["speculation.method"]
         needs_model = self.config["method"] in _NEED_A_DRAFTER
         if needs_model and not account.is_said("speculation.drafter"):
-            account.impossible("speculation.drafter", f"vLLM needs the drafter's name with method {method}", facts.SOURCE)
+            account.impossible(
+                "speculation.drafter", f"vLLM needs the drafter's name with method {method}", facts.SOURCE
+            )
         if "num_speculative_tokens" in self.config or account.is_noted("speculation.depth"):
             return
         if method == "suffix" or (method in ("mtp", "dspark") and account.is_said("speculation.drafter")):
@@ -342,9 +376,13 @@ class _Writer:
             if path == "target":
                 account.kept(path, str(value))
             elif path == "memory_fraction" and not 0 < value <= 1:
-                account.impossible(path, "vLLM refuses a fraction that is not above 0 and at most 1", facts.SOURCE)
+                account.impossible(
+                    path, "vLLM refuses a fraction that is not above 0 and at most 1", facts.SOURCE
+                )
             elif path == "target.quantization":
-                self._quantization(path, lambda word, flag=flag: self._flag("target.quantization", flag, word))
+                self._quantization(
+                    path, lambda word, flag=flag: self._flag("target.quantization", flag, word)
+                )
             elif path == "memory_fraction" and self.deployment.engine != "vllm":
                 account.dropped(
                     path,
@@ -352,7 +390,9 @@ class _Writer:
                     "weights, caches and room to compute: plan it anew",
                 )
             elif path == "kv_dtype" and self.deployment.engine != "vllm" and value not in _KV_WORDS:
-                account.dropped(path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE)
+                account.dropped(
+                    path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE
+                )
             elif path == "dtype" and value not in _DTYPES:
                 account.dropped(path, f"vLLM computes in {', '.join(sorted(_DTYPES))}", facts.SOURCE)
             else:
@@ -391,11 +431,10 @@ class _Writer:
 
 
 _OTHER_RULES = {
-    "coupled": "vLLM verifies by rejection sampling: the same distribution, but a seed does not give the same text with "
+    "coupled": "vLLM verifies by rejection sampling: the same distribution, but one seed gives different text with "
     "and without speculation",
-    "exact_match": "vLLM verifies by rejection sampling: the same distribution, and a draft is accepted at least as often",
+    "exact_match": "vLLM verifies by rejection sampling: the same distribution, accepting at least as often",
     "lossy": "the other engine's rule, which changes the text, is not one of vLLM's: verification is exact again",
 }
 _KV_WORDS = frozenset(("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"))
 _DTYPES = frozenset(("auto", "half", "float16", "bfloat16", "float", "float32"))
-
