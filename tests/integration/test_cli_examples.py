@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from draftproof.cli import demo, generate, main, models, version
+from draftproof.cli import demo, generate, main, models, translate, version
 from support.checkpoints import write_gguf
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -36,7 +36,7 @@ EXAMPLES = sorted(
         line.strip()
         for command in (
             main.cli, demo.command, generate.command, models.command, models.list_models, models.pull, models.show,
-            version.command,
+            translate.command, version.command,
         )
         for line in (command.epilog or "").splitlines()
         if "draftproof " in line

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from draftproof.core.finding import Source
 
 EXAMPLES = (
-    "draftproof translate --from vllm --to llamacpp "
-    """'{"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 4}'""",
+    "draftproof translate --from draftproof --to vllm "
+    """'{"method": "ngram", "num_speculative_tokens": 4}'""",
     "echo 'vllm serve Qwen/Qwen3-8B --spec-method ngram --spec-tokens 5' | "
     "draftproof translate --from vllm --to draftproof",
 )
@@ -210,7 +210,7 @@ def _remark(remark: Remark) -> Mapping[str, object]:
 
 
 def _source(source: Source | None) -> Mapping[str, object] | None:
-    return source and {"name": source.name, "read": source.read, "url": source.url}
+    return {"name": source.name, "read": source.read, "url": source.url} if source is not None else None
 
 
 def _change(before: str | None, after: str | None) -> str:

@@ -146,11 +146,12 @@ class _Writer:
         account, path = self.account, "speculation.method"
         method = account.said[path]
         own = self._own("method")
+        further: dict[str, Any] = {}
         if method == "none":
             account.kept(path, "no --speculative-config", "vLLM does not speculate unless it is told to")
             return False
         if own is not None:
-            word, further = own, {}
+            word = own
         elif method in _WORDS:
             word, further = _WORDS[method]
         else:
