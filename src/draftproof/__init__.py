@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import parse_intent
 from draftproof.core.params import SamplingParams
+from draftproof.core.version import __version__
 
 if TYPE_CHECKING:
     from draftproof.engine.engine import Engine
     from draftproof.engine.request import Request, RequestOutput
 
-__version__ = "0.1.0.dev0"
+
 __all__ = [
     "DraftproofError",
     "Engine",

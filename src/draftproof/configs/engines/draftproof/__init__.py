@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from draftproof import __version__
 from draftproof.configs.engines.account import build
 from draftproof.configs.engines.base import Default, Dialect, Parsed, Reader, Rendered, check_version
 from draftproof.configs.engines.draftproof import reading, words, writing
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.speculation import Deployment, Value
 from draftproof.core import intent
+from draftproof.core.version import __version__
 
 _VERSIONS = ">=0.1.dev0"
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from draftproof import __version__
 from draftproof.configs.reading.options import Option
 from draftproof.core.finding import Source
+from draftproof.core.version import __version__
 
 SOURCE = Source(name=f"draftproof {__version__}", read="2026-11")
 PREFIX = "speculation."
