@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import CONFIG_MAPPING
 
 from draftproof.checkpoints.gguf import read_gguf
 from draftproof.core.errors import CODES, DraftproofError
@@ -21,6 +22,7 @@ from draftproof.models.base import (
     RopeConfig,
 )
 from draftproof.models.config import config_from_gguf, config_from_hf
+from draftproof.models.config.families import FAMILIES, Family
 from draftproof.models.rope import inverse_frequencies
 from support.checkpoints import write_gguf
 from support.specs import HF_NAMES, LLAMA3_SCALING, TINY, Spec, hf_config
@@ -179,6 +181,17 @@ def test_mixtral_has_a_norm_of_its_own_where_the_file_names_none() -> None:
 
 def windows(spec: Spec, **changes: Any) -> list[int | None]:
     return [layer.window for layer in hf(spec, **changes).layers]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_key_and_value_heads_that_a_file_leaves_out_are_those_of_transformers(family: Family) -> None:
+    model_type = {"qwen3moe": "qwen3_moe", "gemma3": "gemma3_text"}.get(family.name, family.name)
+    usual = CONFIG_MAPPING[model_type]()
+    document = {**hf_config(TINY), "architectures": [family.hf_name], "model_type": model_type}
+    document |= {"num_attention_heads": usual.num_attention_heads, "head_dim": 8}
+    document |= {"num_local_experts": 8, "num_experts": 8, "moe_intermediate_size": 32}
+    del document["num_key_value_heads"]
+    assert config_from_hf(document, {}).num_kv_heads == usual.num_key_value_heads
 
 
 def test_windows_by_family() -> None:

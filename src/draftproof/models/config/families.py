@@ -110,7 +110,7 @@ class Family:
     wrapper_name: str | None = None
 
 
-_QWEN_DEFAULTS = {"max_window_layers": 28, "sliding_window": 4096}
+_QWEN_DEFAULTS = {"max_window_layers": 28, "sliding_window": 4096, "num_key_value_heads": 32}
 _BIAS = "attention_bias"
 
 FAMILIES = (
@@ -120,11 +120,14 @@ FAMILIES = (
     ),
     Family(
         "mistral", "MistralForCausalLM", "llama",
-        defaults={"sliding_window": 4096}, windows=all_windowed, gguf_pairs=True,
+        defaults={"sliding_window": 4096, "num_key_value_heads": 8}, windows=all_windowed, gguf_pairs=True,
     ),
     Family(
         "mixtral", "MixtralForCausalLM", "llama",
-        defaults={"rope_theta": 1e6, "rms_norm_eps": 1e-5, "num_local_experts": 8, "num_experts_per_tok": 2},
+        defaults={
+            "rope_theta": 1e6, "rms_norm_eps": 1e-5, "num_local_experts": 8, "num_experts_per_tok": 2,
+            "num_key_value_heads": 8,
+        },
         windows=all_windowed,
         experts=ExpertKeys("num_local_experts", "intermediate_size", True), gguf_pairs=True,
     ),
@@ -141,14 +144,16 @@ FAMILIES = (
         "qwen3moe", "Qwen3MoeForCausalLM", "qwen3moe",
         defaults={
             "sliding_window": 4096, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
-            "decoder_sparse_step": 1,
+            "decoder_sparse_step": 1, "num_key_value_heads": 4,
         },
         qk_norm=True, windows=all_if_switched_on,
         experts=ExpertKeys("num_experts", "moe_intermediate_size", "norm_topk_prob"), qkv_bias=_BIAS, o_bias=_BIAS,
     ),
     Family(
         "smollm3", "SmolLM3ForCausalLM", "smollm3",
-        defaults={"rope_theta": 2e6, "no_rope_layer_interval": 4, "tie_word_embeddings": True},
+        defaults={
+            "rope_theta": 2e6, "no_rope_layer_interval": 4, "tie_word_embeddings": True, "num_key_value_heads": 4,
+        },
         mlp_bias="mlp_bias", windows=without_rotary_if_switched_on, reads_layer_types=True, gguf_pairs=True,
         gguf_no_rope_period=4, qkv_bias=_BIAS, o_bias=_BIAS,
     ),
