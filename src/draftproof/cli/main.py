@@ -18,6 +18,7 @@ from draftproof.cli import output
 from draftproof.core.errors import DraftproofError
 
 COMMANDS: dict[str, str] = {
+    "advise": "draftproof.cli.advise",
     "demo": "draftproof.cli.demo",
     "generate": "draftproof.cli.generate",
     "models": "draftproof.cli.models",

@@ -9,6 +9,7 @@ from __future__ import annotations
 CODES: dict[str, str] = {
     "DP001": "bad usage of a command",
     "DP002": "a file named on the command line cannot be read, written or decoded",
+    "DP003": "a file of requests: a line that is not one",
     "DP101": "speculation: unknown method",
     "DP102": "speculation: unknown key",
     "DP103": "speculation: value out of range or of the wrong type",
