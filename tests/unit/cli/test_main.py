@@ -52,7 +52,7 @@ def test_help_lists_the_commands_in_order_and_ends_with_two_examples(invoke) -> 
     ("arguments", "field", "words"),
     [
         (["genrate"], "draftproof", "No such command"),
-        (["generate"], "model", "MissingError argument"),
+        (["generate"], "model", "Missing argument"),
         (["generate", "m", "--tempreature", "1"], "--tempreature", "--temperature"),
         (["generate", "m", "--prompt", "x", "--temperature", "warm"], "--temperature", "warm"),
         (["generate", "m", "--prompt", "x", "--dtype", "float16"], "--dtype", "float16"),
