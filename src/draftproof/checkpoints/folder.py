@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,14 +18,24 @@ from draftproof.checkpoints.files import broken, member
 from draftproof.core.errors import DraftproofError
 
 MAX_FILES = 1 << 16
+COMMIT = re.compile(r"[0-9a-f]{40}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+_DOWNLOAD_RECORD = ".cache/huggingface/download/config.json.metadata"
 _HASH_CHUNK = 1 << 20
 
 
 class Folder(Protocol):
     """A flat set of files. All methods raise DP402 for names and files that cannot be part of a checkpoint."""
 
-    place: str
-    """In words, where it is."""
+    @property
+    def place(self) -> str:
+        """In words, where it is."""
+        ...
+
+    @property
+    def commit(self) -> str | None:
+        """Of the hub's repository that the files are from, where that is known."""
+        ...
 
     def names(self) -> frozenset[str]: ...
 
@@ -44,7 +56,7 @@ class Folder(Protocol):
         ...
 
     def sha256(self, name: str) -> str:
-        """Of a file that exists."""
+        """Of a file that exists. Of a large file that a hub keeps, what the hub calls it by."""
         ...
 
 
@@ -55,9 +67,21 @@ class LocalFolder:
         self.path = path
         self.place = place or f"directory {path}"
 
+    @cached_property
+    def commit(self) -> str | None:
+        """From where it lies in the hub's cache, or from what a download into a directory left in it."""
+        if self.path.parent.name == "snapshots" and COMMIT.fullmatch(self.path.name):
+            return self.path.name
+        try:
+            with (self.path / _DOWNLOAD_RECORD).open("rb") as file:
+                first = file.read(41).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return first if COMMIT.fullmatch(first) else None
+
     def names(self) -> frozenset[str]:
         found: list[str] = []
-        with _readable(self.path), os.scandir(self.path) as entries:
+        with readable(self.path), os.scandir(self.path) as entries:
             for entry in entries:
                 if len(found) == MAX_FILES:
                     raise broken(self.path, f"more than {MAX_FILES} files", "the directory of one checkpoint")
@@ -71,7 +95,7 @@ class LocalFolder:
         path = self._find(name)
         if path is None:
             return None
-        with _readable(path), path.open("rb") as file:
+        with readable(path), path.open("rb") as file:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise broken(path, f"more than {max_bytes} bytes", "a shorter file")
@@ -79,7 +103,7 @@ class LocalFolder:
 
     def read_range(self, name: str, start: int, num_bytes: int) -> bytes:
         path = self._existing(name)
-        with _readable(path), path.open("rb") as file:
+        with readable(path), path.open("rb") as file:
             file.seek(start)
             content = file.read(num_bytes)
         if len(content) < num_bytes:
@@ -88,16 +112,19 @@ class LocalFolder:
 
     def size(self, name: str) -> int:
         path = self._existing(name)
-        with _readable(path):
+        with readable(path):
             return os.path.getsize(path)
 
     def sha256(self, name: str) -> str:
         path = self._existing(name)
-        with _readable(path):
+        with readable(path):
+            target = path.resolve()
+            if target.parent.name == "blobs" and SHA256.fullmatch(target.name):
+                return target.name
             return sha256_of_file(path)
 
     def _find(self, name: str) -> Path | None:
-        with _readable(self.path / name if "\0" not in name else self.path):
+        with readable(self.path / name if "\0" not in name else self.path):
             path = member(self.path, name)
             if path is None and os.path.lexists(self.path / name):
                 raise broken(self.path / name, "a link that leads nowhere", "a file")
@@ -119,7 +146,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """What the operating system refuses becomes DP002; a chain of links without end too."""
     try:
         yield

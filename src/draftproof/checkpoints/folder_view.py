@@ -33,12 +33,16 @@ _DECIDING = (
 
 
 class FolderView:
-    """`CheckpointView` of a folder. Raises DP401 where the folder holds neither config.json nor safetensors."""
+    """`CheckpointView` of a folder. `remarks` come before its own."""
 
-    def __init__(self, reference: str, folder: Folder, revision: str | None = None) -> None:
+    def __init__(self, reference: str, folder: Folder, remarks: tuple[str, ...] = ()) -> None:
         self.reference = reference
-        self.revision = revision
         self._folder = folder
+        self._remarks = remarks
+
+    @property
+    def revision(self) -> str | None:
+        return self._folder.commit
 
     @property
     def source(self) -> str:
@@ -54,13 +58,16 @@ class FolderView:
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
+        remarks = list(self._remarks)
         shards = self._shards
         if shards is None:
             pickled = sorted(filter(is_pickled, self.files))
-            if pickled:
-                return (f"only pickled weights ({pickled[0]}), which are not read: they can run code",)
-            return ("no weights at hand",)
-        remarks = []
+            remarks.append(
+                f"only pickled weights ({pickled[0]}), which are not read: they can run code"
+                if pickled
+                else "no weights at hand"
+            )
+            return tuple(remarks)
         if shards.missing:
             named = ", ".join(shards.missing[:3]) + (" …" if len(shards.missing) > 3 else "")
             remarks.append(f"{len(shards.missing)} of {len(shards.files)} weight files are missing: {named}")

@@ -24,18 +24,15 @@ class GgufView:
     kind: Kind = "gguf"
     revision: str | None = None
 
-    def __init__(self, reference: str, path: Path) -> None:
+    def __init__(self, reference: str, path: Path, remarks: tuple[str, ...] = ()) -> None:
         self.reference = reference
+        self.remarks = remarks
         self._path = path
         self._file = read_gguf(path, ALL_TENSOR_TYPES)
 
     @property
     def source(self) -> str:
         return f"file {self._path}"
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def files(self) -> frozenset[str]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from draftproof.checkpoints.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from draftproof.checkpoints.hub_settings import HubSettings
 
 Kind = Literal["safetensors", "gguf", "config"]
 
@@ -117,11 +120,18 @@ class CheckpointView(Protocol):
         ...
 
 
-def open_view(reference: str, *, revision: str | None = None) -> CheckpointView:
-    """The checkpoint that `reference` names: a directory, a GGUF file.
+def open_view(
+    reference: str, *, revision: str | None = None, hub: HubSettings | None = None
+) -> CheckpointView:
+    """The checkpoint that `reference` names: a directory, a GGUF file, or `org/name[@revision]` of a hub.
 
-    Raises DP401 where there is nothing, DP402 for a broken file, DP407 for a pickled one.
+    What exists on this machine goes before the hub's; `source` says which it was. `hub` None: as the environment
+    says (HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE). A hub's local cache is looked up first, and
+    the hub is asked only for what that lacks. Opening lists files; everything else is read when it is asked for.
+
+    Raises DP401 where there is nothing, DP402 for a broken file, DP407 for a pickled one, DP411 to DP414 for what a
+    hub does not give.
     """
     from draftproof.checkpoints.opening import open_reference
 
-    return open_reference(reference, revision)
+    return open_reference(reference, revision, hub)

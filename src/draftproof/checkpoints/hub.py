@@ -1,0 +1,156 @@
+"""A repository of a hub as a folder: listed once, small files whole, large ones by range, nothing written to disk.
+
+Made by `opening`. What the local cache of the hub holds of the same commit is taken from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from draftproof.checkpoints.files import CONFIG_MAX_BYTES, TOKENIZER_MAX_BYTES, broken, decode, parse_json
+from draftproof.checkpoints.folder import COMMIT, MAX_FILES, SHA256, LocalFolder
+from draftproof.checkpoints.hub_client import HubClient, contradiction
+from draftproof.checkpoints.hub_settings import HubId
+from draftproof.core.errors import DraftproofError
+
+_LISTING_MAX_BYTES = 4 * CONFIG_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """`size` in bytes and `sha256`, where the hub lists them: large files have both."""
+
+    size: int | None
+    sha256: str | None
+
+
+class HubFolder:
+    """`Folder` of one repository at one commit. Files in subfolders are left out."""
+
+    def __init__(self, client: HubClient, hub_id: HubId, cached: LocalFolder | None = None) -> None:
+        self._client = client
+        self._id = hub_id
+        self._cached = cached
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def place(self) -> str:
+        return f"hub {self._client.shown_endpoint}, {self._id.name} at {self.commit}"
+
+    @property
+    def commit(self) -> str:
+        return self._listing[0]
+
+    @property
+    def remote_files(self) -> Mapping[str, RemoteFile]:
+        return self._listing[1]
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.remote_files)
+
+    def label(self, name: str) -> str:
+        return f"{self._id.name}/{name}"
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        if name not in self.remote_files:
+            return None
+        if self._is_cached(name):
+            assert self._cached is not None
+            return self._cached.read(name, max_bytes)
+        size = self.remote_files[name].size
+        if size is not None and size > max_bytes:
+            raise broken(self.label(name), f"{size} bytes", f"at most {max_bytes}")
+        content = self._client.read(self._url(name), max_bytes)
+        if size is not None and len(content) != size:
+            raise contradiction(self._url(name), f"{len(content)} bytes", f"{size} bytes, as listed")
+        return content
+
+    def read_range(self, name: str, start: int, num_bytes: int) -> bytes:
+        self._require(name)
+        if self._is_cached(name):
+            assert self._cached is not None
+            return self._cached.read_range(name, start, num_bytes)
+        piece = self._client.read_range(self._url(name), start, num_bytes)
+        listed = self.remote_files[name].size
+        if piece.size is not None:
+            if listed not in (None, piece.size):
+                raise contradiction(
+                    self._url(name), f"a file of {piece.size} bytes", f"{listed} bytes, as listed"
+                )
+            self._sizes[name] = piece.size
+        if len(piece.content) < num_bytes:
+            raise broken(
+                self.label(name), f"{start + len(piece.content)} bytes", f"at least {start + num_bytes}"
+            )
+        return piece.content
+
+    def size(self, name: str) -> int:
+        self._require(name)
+        size = self.remote_files[name].size or self._sizes.get(name)
+        if size is None:
+            size = self._client.read_range(self._url(name), 0, 8).size
+            if size is None:
+                raise contradiction(self._url(name), "no size of the file", "Content-Range or Content-Length")
+            self._sizes[name] = size
+        return size
+
+    def sha256(self, name: str) -> str:
+        """As the hub names it for large files; small ones are fetched and hashed."""
+        self._require(name)
+        listed = self.remote_files[name].sha256
+        if listed is not None:
+            return listed
+        etag = self._client.head(self._url(name)).get("X-Linked-Etag", "").strip('"').removeprefix("sha256:")
+        if SHA256.fullmatch(etag):
+            return etag
+        content = self.read(name, TOKENIZER_MAX_BYTES)
+        assert content is not None
+        return hashlib.sha256(content).hexdigest()
+
+    def _is_cached(self, name: str) -> bool:
+        return self._cached is not None and name in self._cached_names
+
+    @cached_property
+    def _cached_names(self) -> frozenset[str]:
+        return frozenset() if self._cached is None else self._cached.names()
+
+    def _require(self, name: str) -> None:
+        if name not in self.remote_files:
+            raise DraftproofError(
+                "DP401", self._id.name, f"no file {name}", "a file of the repository", "Check the checkpoint."
+            )
+
+    def _url(self, name: str) -> str:
+        return self._client.url(*self._id.name.split("/"), "resolve", self.commit, name)
+
+    @cached_property
+    def _listing(self) -> tuple[str, dict[str, RemoteFile]]:
+        parts = ("api", "models", *self._id.name.split("/"))
+        revision = self._id.revision or "main"
+        url = self._client.url(*parts, "revision", revision) + "?blobs=true"
+        document = parse_json(url, decode(url, self._client.read(url, _LISTING_MAX_BYTES)))
+        commit, siblings = document.get("sha"), document.get("siblings")
+        if not isinstance(commit, str) or not COMMIT.fullmatch(commit) or not isinstance(siblings, list):
+            raise contradiction(url, "no commit or no list of files", "what the hub's models API says")
+        if len(siblings) > MAX_FILES:
+            raise contradiction(url, f"{len(siblings)} files", f"at most {MAX_FILES}")
+        files = {}
+        for sibling in siblings:
+            name = sibling.get("rfilename") if isinstance(sibling, dict) else None
+            if isinstance(name, str) and "/" not in name and "\\" not in name:
+                files[name] = _remote_file(sibling)
+        return commit, files
+
+
+def _remote_file(sibling: Mapping[str, Any]) -> RemoteFile:
+    lfs = sibling.get("lfs")
+    large = lfs if isinstance(lfs, dict) else {}
+    size, sha256 = sibling.get("size", large.get("size")), large.get("sha256", large.get("oid"))
+    return RemoteFile(
+        size if type(size) is int and 0 <= size < 1 << 60 else None,
+        sha256 if isinstance(sha256, str) and SHA256.fullmatch(sha256) else None,
+    )
