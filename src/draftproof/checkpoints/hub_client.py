@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import quote
 
-from draftproof import __version__
 from draftproof.checkpoints.hub_settings import HubSettings, without_credentials
 from draftproof.core.errors import DraftproofError
+from draftproof.core.version import __version__
 
 if TYPE_CHECKING:
     import httpx
