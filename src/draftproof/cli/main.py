@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "generate": "draftproof.cli.generate",
     "models": "draftproof.cli.models",
     "pairs": "draftproof.cli.pairs",
+    "probe": "draftproof.cli.probe",
     "translate": "draftproof.cli.translate",
     "version": "draftproof.cli.version",
 }

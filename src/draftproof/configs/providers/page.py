@@ -14,6 +14,8 @@ _INTRO = """\
 
 This page is generated from `draftproof/configs/providers/table.toml` by `python -m draftproof.cli.docs`; do not edit
 it.
+`draftproof probe --offline --provider P --deployment T` prints one row, and [probe](probe.md) sets it beside what an
+endpoint accepts and shows.
 
 How to read it:
 
