@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "demo": "draftproof.cli.demo",
     "generate": "draftproof.cli.generate",
     "models": "draftproof.cli.models",
+    "plan": "draftproof.cli.plan",
     "pairs": "draftproof.cli.pairs",
     "probe": "draftproof.cli.probe",
     "translate": "draftproof.cli.translate",

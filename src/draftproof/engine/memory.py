@@ -10,18 +10,12 @@ import os
 import sys
 from dataclasses import dataclass
 
+from draftproof.core import footprint
 from draftproof.core.errors import DraftproofError
 from draftproof.engine.config import EngineConfig
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.kv.pool import BlockPool
 from draftproof.models.base import Model
-
-TYPICAL_DEPTH = 16
-"""Drafted tokens per request of which the logits are planned for; deeper drafts of all requests at once are rare."""
-
-FIRST_USE_BYTES = 16 * 2**20
-"""Allowance for what the first passes leave behind besides: code that is loaded when it is first called (3 MiB, as
-measured), and memory that the allocator had returned to the system after loading and takes again (up to 11 MiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +58,20 @@ def plan_memory(config: EngineConfig, model: Model, max_len: int) -> MemoryPlan:
 
 
 def workspace_bytes(config: EngineConfig, model: Model) -> int:
-    """A pass of `max_num_rows` rows: activations and logits of sampled rows, in float32; and `FIRST_USE_BYTES`."""
+    """A pass of `max_num_rows` rows: activations and logits of sampled rows, and what first passes leave behind."""
     shape = model.config
-    heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
-    per_row = 2 * shape.hidden_size + heads + 3 * shape.intermediate_size
-    mixtures = [layer.experts for layer in shape.layers if layer.experts is not None]
-    # What a row's visits to experts take: their inputs, gate and up, and results.
-    per_row += max(
-        (e.num_used * (2 * shape.hidden_size + 3 * e.intermediate_size) + e.num_experts for e in mixtures),
-        default=0,
+    mixtures = {layer.experts for layer in shape.layers if layer.experts is not None}
+    experts = tuple(footprint.ExpertShape(e.num_experts, e.num_used, e.intermediate_size) for e in mixtures)
+    whole = footprint.PassShape(
+        shape.hidden_size,
+        shape.intermediate_size,
+        shape.num_heads,
+        shape.num_kv_heads,
+        shape.head_dim,
+        shape.vocab_size,
+        experts,
     )
-    num_logit_rows = min(config.max_num_rows, config.max_num_seqs * (1 + TYPICAL_DEPTH))
-    return 4 * (config.max_num_rows * per_row + num_logit_rows * shape.vocab_size) + FIRST_USE_BYTES
+    return footprint.workspace_bytes(whole, config.max_num_rows, config.max_num_seqs)
 
 
 def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:

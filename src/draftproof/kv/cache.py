@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BLOCK_SIZE = 32
-"""Tokens per block. Native kernels are compiled for this number (`DP_BLOCK_SIZE`)."""
+from draftproof.core.footprint import BLOCK_SIZE, block_bytes
+
+__all__ = ["BLOCK_SIZE", "KVCache"]
 
 
 class KVCache:
@@ -31,7 +32,7 @@ class KVCache:
     @staticmethod
     def block_bytes(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
         """Bytes of one block over all layers."""
-        return num_layers * 2 * num_kv_heads * BLOCK_SIZE * head_dim * dtype.itemsize
+        return block_bytes(num_layers, num_kv_heads, head_dim, dtype.itemsize)
 
     def compact(self, block_ids: Sequence[int], context_len: int, path: Sequence[int]) -> None:
         """Moves the accepted rows of a tree into consecutive slots.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.vocabulary import VocabularyFit, compare, read_vocabulary
 from draftproof.core.errors import DraftproofError
+from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
 from draftproof.kv.pool import BlockPool
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 MIN_OVERLAP = 0.5
 """Share of the smaller vocabulary below which two vocabularies do not fit."""
-BYTES_PER_WEIGHT = {"int8": 1.0625, "int4": 0.5625}
-"""Of the rounded forms; embedding and head keep eight bits."""
-
 logger = logging.getLogger("draftproof.proposers")
 
 

@@ -1,0 +1,175 @@
+"""From the arguments of `draftproof plan` to a setup. Called by `plan` alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from draftproof.checkpoints.view import CheckpointView, open_view
+from draftproof.cli.options import read_text
+from draftproof.configs.speculation import Deployment, ModelRef, Speculation
+from draftproof.core.errors import DraftproofError
+from draftproof.planning.assemble import Wish, assemble
+from draftproof.planning.setup import Allowances, Setup
+
+_DEFAULT_CONTEXT = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is planned: the setup, the context length in tokens, and the requests that shall run (None: not said)."""
+
+    target: str
+    setup: Setup
+    context: int
+    concurrency: int | None
+    version: str | None
+
+    @property
+    def version_note(self) -> str | None:
+        """Where the asked version is not the one that the rules were read from."""
+        read = self.setup.rules.read_version
+        if self.version is None or self.version == read:
+            return None
+        return f"rules were read from {self.setup.rules.title} {read}: not known for {self.version}"
+
+
+def read(target: str | None, options: dict[str, Any]) -> Asked:
+    """Raises DP001 for arguments that contradict each other, and what assembling raises."""
+    engine, _, version = options["engine"].partition("==")
+    if options["command_line"] is not None:
+        deployment = _from_command(options["command_line"], engine, version or None)
+        target = target or (deployment.target.name if deployment.target else None)
+    else:
+        deployment = Deployment(engine=engine, version=version or None)
+    if target is None:
+        raise DraftproofError(
+            "DP001", "TARGET", "nothing", "a directory, a GGUF file, or --command", "Name the model."
+        )
+    if options["speculative"] is not None:
+        deployment = replace(deployment, speculation=read_speculation(options["speculative"], engine))
+    deployment = _with_options(deployment, options)
+    wish = Wish(
+        memory=options["memory"],
+        drafter=options["draft"],
+        draft_kv_dtype=options["draft_kv_dtype"],
+        draft_window=options["draft_window"],
+        allowances=Allowances(
+            runtime=options["runtime_bytes"],
+            graphs=options["graph_bytes"],
+            activations=options["activation_bytes"],
+        ),
+    )
+    if wish.drafter is not None and deployment.speculation.method == "none":
+        raise DraftproofError(
+            "DP001",
+            "--draft",
+            f"{wish.drafter} without speculation",
+            "a method that uses it",
+            'Add --speculative-config \'{"method": "draft_model", "num_speculative_tokens": 4}\'.',
+        )
+    setup = assemble(open_model(target), deployment, wish, open_model)
+    longest = setup.target.context_length
+    context = (
+        options["context"] or deployment.max_model_len or min(_DEFAULT_CONTEXT, longest or _DEFAULT_CONTEXT)
+    )
+    return Asked(target, setup, context, options["concurrency"], deployment.version)
+
+
+def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment:
+    """Options of the command line win over what a configuration says."""
+    given = {
+        "dtype": options["dtype"],
+        "kv_dtype": options["kv_dtype"],
+        "max_num_seqs": options["concurrency"],
+        "max_num_batched_tokens": options["max_batched_tokens"],
+        "memory_fraction": options["fraction"],
+        "tensor_parallel": options["tensor_parallel"],
+        "block_size": options["page_size"],
+    }
+    found = replace(deployment, **{key: value for key, value in given.items() if value is not None})
+    if options["draft_tensor_parallel"] is None:
+        return found
+    parallel = replace(found.speculation, draft_tensor_parallel=options["draft_tensor_parallel"])
+    return replace(found, speculation=parallel)
+
+
+def open_model(reference: str) -> CheckpointView:
+    """A directory, a file, or a model of the catalogue that is here."""
+    if Path(reference).exists():
+        return open_view(reference)
+    from draftproof.models.catalogue import CATALOGUE, is_available, local_path
+
+    if reference in CATALOGUE:
+        if not is_available(CATALOGUE[reference]):
+            raise DraftproofError(
+                "DP401",
+                "TARGET",
+                f"{reference}, which is not here yet",
+                "a model that is here",
+                f"draftproof models pull {reference}",
+            )
+        return open_view(str(local_path(CATALOGUE[reference])))
+    return open_view(reference)
+
+
+def read_speculation(text: str, engine: str) -> Speculation:
+    """JSON, or the name of a file that holds it, by the named engine's dialect where that takes JSON, else by ours."""
+    from draftproof.configs.registry import DIALECTS, dialect
+
+    if not text.lstrip().startswith("{"):
+        text = read_text(Path(text), "--speculative-config")
+    for name in dict.fromkeys((engine if engine in ("vllm", "draftproof") else "vllm", "draftproof")):
+        if name in DIALECTS:
+            return dialect(name).parse(text).deployment.speculation
+    return _plain(text)
+
+
+_KEYS = {
+    "method": "method", "num_speculative_tokens": "depth", "draft_tensor_parallel_size": "draft_tensor_parallel",
+    "draft_sample_method": "draft_sampling", "draft_weights": "draft_weights", "kv_cache_dtype": "draft_kv_dtype",
+}  # fmt: skip
+
+
+def _plain(text: str) -> Speculation:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DraftproofError(
+            "DP103", "--speculative-config", str(error), "one JSON object", "Check the text."
+        ) from error
+    if not isinstance(found, dict) or not isinstance(found.get("method"), str):
+        raise DraftproofError("DP101", "method", "nothing", "the name of a method", "Name the method.")
+    model = found.pop("model", None)
+    drafter = ModelRef(name=model) if isinstance(model, str) else None
+    unknown = sorted(set(found) - set(_KEYS))
+    if unknown:
+        raise DraftproofError(
+            "DP102", unknown[0], "an unknown key", f"{', '.join(_KEYS)}, model", "Leave it out of the plan."
+        )
+    return Speculation(drafter=drafter, **{_KEYS[key]: value for key, value in found.items()})
+
+
+def _from_command(text: str, engine: str, version: str | None) -> Deployment:
+    from draftproof.configs.registry import DIALECTS, dialect
+
+    words = text.split(None, 1)
+    program = Path(words[0]).name if words else ""
+    by_program = {
+        "vllm": "vllm",
+        "trtllm-serve": "trtllm",
+        "llama-server": "llamacpp",
+        "draftproof": "draftproof",
+    }
+    name = by_program.get(program, "sglang" if "sglang" in text else engine)
+    if name not in DIALECTS:
+        raise DraftproofError(
+            "DP110",
+            "--command",
+            program,
+            f"a command line of {', '.join(DIALECTS) or 'an engine'}",
+            "Use the options.",
+        )
+    return dialect(name).parse(text, version).deployment

@@ -1,0 +1,232 @@
+"""What `draftproof plan` says: a table for people, a document for programs. Called by `plan` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from draftproof.cli.plan_input import Asked
+from draftproof.planning.knobs import Knob, knobs
+from draftproof.planning.memory import (
+    MemoryPlan,
+    Point,
+    Smallest,
+    plan_memory,
+    smallest,
+    without_speculation,
+)
+from draftproof.planning.setup import Certainty, Setup
+
+
+def amount(num_bytes: float) -> str:
+    """Bytes for people: 3.2 GiB, 412 MiB, 96 KiB."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(num_bytes) >= size:
+            return f"{num_bytes / size:.2f} {unit}" if unit == "GiB" else f"{num_bytes / size:.0f} {unit}"
+    return f"{num_bytes:.0f} bytes"
+
+
+def lines(asked: Asked) -> list[str]:
+    setup, context = asked.setup, asked.context
+    plan, plain = plan_memory(setup), plan_memory(without_speculation(setup))
+    return [
+        *_head(asked),
+        "",
+        *_items(plan),
+        "",
+        *_cache(asked, plan, plain),
+        *_least(asked, plan),
+        "",
+        *_knob_lines(knobs(setup, context), context),
+        *_remarks(asked, plan),
+    ]
+
+
+def _head(asked: Asked) -> list[str]:
+    setup = asked.setup
+    shape = setup.target
+    counted = f"{shape.parameters.total / 1e9:.2f} billion parameters"
+    if shape.experts is not None:
+        counted += f", {shape.parameters.active / 1e9:.2f} active"
+    found = [
+        f"{asked.target}: {shape.model_type}, {shape.num_layers} layers, {counted} (by {shape.parameters_by})",
+    ]
+    if setup.method != "none":
+        drafter = f", drafter {setup.drafter.name}" if setup.drafter else ", no drafter with weights"
+        draft = f"{setup.draft_tokens} draft tokens"
+        if setup.branching > 1:
+            draft += f" in {setup.levels} levels"
+        found.append(f"speculation: {setup.method}, {draft}{drafter}")
+    parallel = f", {setup.tensor_parallel} devices" if setup.tensor_parallel > 1 else ""
+    found.append(
+        f"{setup.rules.title} (rules read from {setup.rules.read_version}), {amount(setup.memory)} per device{parallel}, "
+        f"at most {setup.max_num_seqs} requests at once"
+    )
+    return found
+
+
+def _items(plan: MemoryPlan) -> list[str]:
+    names = [item.name for item in plan.items]
+    width = max(map(len, [*names, "left for the cache"]))
+    found = [
+        f"  {item.name.ljust(width)}  {amount(item.num_bytes):>10}  {item.certainty.value:<10}  {item.why}"
+        for item in plan.items
+    ]
+    fraction = plan.setup.used_fraction
+    of = f"inside a fraction of {fraction:g}" if fraction is not None else "what is left"
+    cache = "nothing" if plan.cache_bytes <= 0 else amount(plan.cache_bytes)
+    found.append(f"  {'left for the cache'.ljust(width)}  {cache:>10}  {'':<10}  {of}")
+    if plan.cache_bytes <= 0:
+        found.append(f"  {amount(-plan.cache_bytes)} are missing before a single token is cached")
+    if plan.spare_bytes is not None and plan.spare_bytes < 0:
+        found.append(f"  passes need {amount(-plan.spare_bytes)} more than the fraction leaves")
+    return found
+
+
+def _cache(asked: Asked, plan: MemoryPlan, plain: MemoryPlan) -> list[str]:
+    setup, context = asked.setup, asked.context
+    found = [f"  one more token takes {amount(plan.pool.token_bytes)} of cache"]
+    if setup.method != "none":
+        found[0] += f", {amount(plain.pool.token_bytes)} without speculation"
+        found[0] += f"; {plan.lookahead} tokens per request are reserved for drafts" if plan.lookahead else ""
+    found.append(f"  the cache holds {plan.capacity_tokens(context):,} tokens in requests of {context:,}")
+    limit = "" if plan.requests(context) <= setup.max_num_seqs else f" (the engine runs {setup.max_num_seqs})"
+    found.append(f"  requests of {context:,} tokens at once: {plan.requests(context)}{limit}")
+    if setup.method != "none":
+        before = plain.requests(context)
+        lost = before - plan.requests(context)
+        share = f", {lost / before:.0%} fewer" if before and lost > 0 else ""
+        found.append(f"  without speculation: {before}{share}")
+    return found
+
+
+def _least(asked: Asked, plan: MemoryPlan) -> list[str]:
+    wanted = asked.concurrency or 1
+    found = smallest(asked.setup, asked.context, wanted)
+    what = f"{wanted} request{'s' if wanted > 1 else ''} of {asked.context:,} tokens"
+    if plan.setup.rules.fraction_covers == "whole":
+        return [f"  smallest memory for {what}: {amount(found.memory)}"]
+    if found.fraction is None:
+        said = (
+            f"  no fraction of {amount(asked.setup.memory)} works for {what}: {amount(found.memory)} would do"
+        )
+        return [said]
+    bound = f" (at most {found.most:g}, or passes run out)" if found.most is not None else ""
+    return [f"  smallest fraction that works for {what}: {found.fraction:g}{bound}"]
+
+
+def _knob_lines(found: Sequence[Knob], context: int) -> list[str]:
+    if not found:
+        return []
+    lines = [f"what can be turned (bytes for the cache; requests of {context:,} tokens; what it costs)"]
+    for knob in found:
+        gain = ("+" if knob.gained >= 0 else "-") + amount(abs(knob.gained))
+        lines.append(f"  {knob.name}: {knob.change}  {gain}, {knob.before} to {knob.after}  [{knob.flag}]")
+        lines.append(f"      price: {knob.price}")
+    return lines
+
+
+def _remarks(asked: Asked, plan: MemoryPlan) -> list[str]:
+    notes = [*plan.setup.rules.warnings(plan.setup), *plan.setup.rules.unknowns]
+    if asked.version_note:
+        notes.insert(0, asked.version_note)
+    assumed = [item for item in plan.items if item.certainty is Certainty.ASSUMPTION]
+    if assumed:
+        names = ", ".join(f"{item.name} {amount(item.num_bytes)}" for item in assumed)
+        notes.append(
+            f"assumed, not known: {names} (--runtime-bytes, --graph-bytes, --activation-bytes set them)"
+        )
+    longest = plan.setup.target.context_length
+    if longest is not None and asked.context > longest:
+        notes.append(f"the model was made for {longest:,} tokens; {asked.context:,} are planned")
+    return ["", "to know:", *(f"  {note}" for note in notes)] if notes else []
+
+
+def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
+    setup, context = asked.setup, asked.context
+    plan, plain = plan_memory(setup), plan_memory(without_speculation(setup))
+    least = smallest(setup, context, asked.concurrency or 1)
+    return {
+        "engine": setup.rules.name,
+        "version": asked.version,
+        "rules_read_from": setup.rules.read_version,
+        "target": {"model": asked.target, **_shape(setup)},
+        "speculation": _speculation(setup),
+        "memory_bytes": setup.memory,
+        "fraction": setup.used_fraction,
+        "tensor_parallel": setup.tensor_parallel,
+        "max_num_seqs": setup.max_num_seqs,
+        "items": [
+            {"name": item.name, "bytes": item.num_bytes, "certainty": item.certainty.value, "why": item.why}
+            for item in plan.items
+        ],
+        "fits": plan.fits,
+        "cache_bytes": plan.cache_bytes,
+        "spare_bytes": plan.spare_bytes,
+        "context": context,
+        "cache_bytes_per_token": plan.pool.token_bytes,
+        "cache_bytes_per_request": plan.request_bytes(context),
+        "lookahead_tokens": plan.lookahead,
+        "kv_token_capacity": plan.capacity_tokens(context),
+        "requests": {"without": plain.requests(context), "speculative": plan.requests(context)},
+        "curve": [
+            {"context": point.context, "without": point.without, "speculative": point.speculative}
+            for point in points
+        ],
+        "smallest": _smallest(least, asked.concurrency or 1),
+        "knobs": [
+            {
+                "name": knob.name,
+                "flag": knob.flag,
+                "change": knob.change,
+                "gained_bytes": knob.gained,
+                "requests_before": knob.before,
+                "requests_after": knob.after,
+                "price": knob.price,
+            }
+            for knob in knobs(setup, context)
+        ],
+        "warnings": [*([asked.version_note] if asked.version_note else []), *setup.rules.warnings(setup)],
+        "unknowns": list(setup.rules.unknowns),
+    }
+
+
+def _smallest(least: Smallest, requests: int) -> dict[str, Any]:
+    return {
+        "requests": requests,
+        "fraction": least.fraction,
+        "largest_fraction": least.most,
+        "memory_bytes": least.memory,
+    }
+
+
+def _shape(setup: Setup) -> dict[str, Any]:
+    shape = setup.target
+    return {
+        "model_type": shape.model_type,
+        "num_layers": shape.num_layers,
+        "hidden_size": shape.hidden_size,
+        "num_kv_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "vocab_size": shape.vocab_size,
+        "context_length": shape.context_length,
+        "num_parameters": shape.parameters.total,
+        "num_active_parameters": shape.parameters.active,
+        "parameters_by": shape.parameters_by,
+        "weights_by": shape.weights.by,
+    }
+
+
+def _speculation(setup: Setup) -> dict[str, Any]:
+    return {
+        "method": setup.method,
+        "levels": setup.levels,
+        "draft_tokens": setup.draft_tokens,
+        "drafter": None
+        if setup.drafter is None
+        else {
+            "name": setup.drafter.name,
+            "num_layers": len(setup.drafter.layers),
+            "num_parameters": setup.drafter.num_parameters,
+        },
+    }

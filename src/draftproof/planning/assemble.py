@@ -1,0 +1,207 @@
+"""From a checkpoint, a description of speculation and a few sizes to the setup that is planned.
+
+Called by the command and by advice. Resolves what drafts (a second checkpoint, the target's own prediction layers, its
+own weights, or nothing with weights), types by name, and the engine's defaults. Raises for what is not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from draftproof.checkpoints.geometry import Geometry, geometry
+from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.speculation import Deployment, Speculation
+from draftproof.core.errors import DraftproofError
+from draftproof.core.footprint import BYTES_PER_WEIGHT
+from draftproof.planning.engines import memory_rules
+from draftproof.planning.setup import NO_ALLOWANCES, Allowances, Drafter, EngineMemory, Setup
+
+FLOAT_TYPES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
+CACHE_TYPES = {
+    **FLOAT_TYPES, "f32": 4.0, "f16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "int8": 1.0,
+    "q8_0": 1.0625, "q5_0": 0.6875, "q4_0": 0.5625, "nvfp4": 0.5625,
+}  # fmt: skip
+"""Bytes per element, scales included where the format has them per block."""
+
+WITH_WEIGHTS = (
+    "draft_model", "pard", "eagle", "eagle3", "p_eagle", "medusa", "mlp_speculator", "dflash", "dspark",
+)  # fmt: skip
+_LOOK_UPS = ("none", "ngram", "suffix", "predicted", "lookahead")
+
+Opener = Callable[[str], CheckpointView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the user says beyond the deployment. Bytes are per device; None: the engine's default."""
+
+    memory: int
+    drafter: str | None = None
+    draft_kv_dtype: str | None = None
+    draft_window: int | None = None
+    allowances: Allowances = NO_ALLOWANCES
+
+
+def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_view: Opener) -> Setup:
+    """Raises DP103 for what speculation must say and does not, DP106 for a drafter that is not there, DP110 for an
+    engine whose memory is not known, DP403, DP406 for checkpoints."""
+    rules = memory_rules(deployment.engine)
+    shape = geometry(target)
+    speculation = _leading(deployment.speculation)
+    float_bytes, activation = _float_types(rules, deployment.dtype)
+    kv_bytes = _cache_type("kv_dtype", deployment.kv_dtype, activation if rules.name != "llamacpp" else 2)
+    draft_kv = wish.draft_kv_dtype or speculation.draft_kv_dtype
+    drafter = _drafter(target, shape, speculation, wish, open_view)
+    levels = _levels(speculation, shape) if speculation.method != "none" else 0
+    parallel = deployment.tensor_parallel or 1
+    seqs = rules.max_num_seqs
+    if levels and rules.max_num_seqs_speculative is not None:
+        seqs = rules.max_num_seqs_speculative
+    return Setup(
+        rules=rules,
+        target=shape,
+        method=speculation.method,
+        drafter=drafter,
+        levels=levels,
+        draft_tokens=(speculation.draft_tokens or levels) if levels else 0,
+        branching=(speculation.tree.branching or 1) if speculation.tree and levels else 1,
+        memory=wish.memory,
+        fraction=deployment.memory_fraction,
+        max_num_seqs=deployment.max_num_seqs or seqs,
+        max_batched_tokens=deployment.max_num_batched_tokens or rules.max_batched_tokens,
+        page_tokens=deployment.block_size or rules.page_tokens,
+        float_bytes=float_bytes,
+        activation_bytes=activation,
+        kv_bytes=kv_bytes,
+        draft_kv_bytes=_cache_type("draft_kv_dtype", draft_kv, kv_bytes),
+        draft_weight_bits=_weight_bits(speculation),
+        draft_window=wish.draft_window,
+        is_probabilistic=speculation.draft_sampling == "probabilistic",
+        tensor_parallel=parallel,
+        draft_tensor_parallel=speculation.draft_tensor_parallel or parallel,
+        graph_max_batch=deployment.graph_max_batch,
+        allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
+    )
+
+
+def _without_graphs(allowances: Allowances) -> Allowances:
+    graphs = 0 if allowances.graphs is None else allowances.graphs
+    return Allowances(runtime=allowances.runtime, graphs=graphs, activations=allowances.activations)
+
+
+def _leading(speculation: Speculation) -> Speculation:
+    """Of methods that take turns the one with weights: look-up holds nothing worth planning."""
+    if not speculation.parts:
+        return speculation
+    heavy = [part for part in speculation.parts if part.method not in _LOOK_UPS]
+    if len(heavy) > 1:
+        raise DraftproofError(
+            "DP104",
+            "speculation.proposers",
+            f"{len(heavy)} parts with weights",
+            "at most one, for a plan",
+            "Plan the parts one by one.",
+        )
+    return heavy[0] if heavy else max(speculation.parts, key=lambda part: part.draft_tokens or 0)
+
+
+def _float_types(rules: EngineMemory, dtype: str | None) -> tuple[int | None, int]:
+    """Bytes per element of weights that are floats (None: as stored), and of activations."""
+    if dtype is None or dtype == "auto":
+        return (None, 4) if rules.name == "llamacpp" else (2, 2)
+    found = FLOAT_TYPES.get(dtype.removeprefix("torch."))
+    if found is None:
+        raise DraftproofError(
+            "DP001", "dtype", dtype, f"auto, {', '.join(FLOAT_TYPES)}", "Name one of these types."
+        )
+    return found, found
+
+
+def _cache_type(field: str, name: str | None, default: float) -> float:
+    if name is None or name == "auto":
+        return default
+    found = CACHE_TYPES.get(name)
+    if found is None:
+        raise DraftproofError(
+            "DP001", field, name, f"auto, {', '.join(CACHE_TYPES)}", "Name one of these types."
+        )
+    return found
+
+
+def _weight_bits(speculation: Speculation) -> float | None:
+    name = speculation.draft_weights
+    if name is None and speculation.method == "self":
+        name = "int4"
+    return 8 * BYTES_PER_WEIGHT[name] if name in BYTES_PER_WEIGHT else None
+
+
+def _levels(speculation: Speculation, shape: Geometry) -> int:
+    if speculation.levels is not None:
+        return speculation.levels
+    if speculation.method == "mtp" and shape.mtp_layers:
+        return len(shape.mtp_layers)
+    raise DraftproofError(
+        "DP103",
+        "speculation.num_speculative_tokens",
+        "nothing",
+        "draft tokens per round: look-ahead and buffers follow from it",
+        'Name it: "num_speculative_tokens": 5.',
+    )
+
+
+def _drafter(
+    target: CheckpointView, shape: Geometry, speculation: Speculation, wish: Wish, open_view: Opener
+) -> Drafter | None:
+    method = speculation.method
+    name = wish.drafter or (speculation.drafter.name if speculation.drafter else None)
+    if method in _LOOK_UPS or (method == "auto" and name is None):
+        return None
+    if method == "self" or name == "self":
+        return _of(target.reference + ", its own weights", shape)
+    if method == "mtp" and name is None:
+        if not shape.mtp_layers or shape.mtp_weights is None:
+            raise DraftproofError(
+                "DP106",
+                "speculation.method",
+                f"mtp, but {target.reference} has {len(shape.mtp_layers)} prediction layers declared and "
+                f"{'their' if shape.mtp_weights else 'no'} tensors of them",
+                "a checkpoint with built-in prediction layers",
+                "Choose another method, or name the checkpoint that holds them (--draft).",
+            )
+        return Drafter(
+            name=f"{len(shape.mtp_layers)} prediction layers",
+            layers=shape.mtp_layers,
+            weights=shape.mtp_weights,
+            hidden_size=shape.hidden_size,
+            vocab_size=shape.vocab_size,
+            num_parameters=shape.mtp_weights.float_elements,
+        )
+    if method not in (*WITH_WEIGHTS, "mtp", "auto"):
+        raise DraftproofError(
+            "DP106",
+            "speculation.method",
+            method,
+            f"a method whose memory is known: {', '.join((*_LOOK_UPS, *WITH_WEIGHTS, 'mtp', 'self'))}",
+            "What it holds is not guessed.",
+        )
+    if name is None:
+        raise DraftproofError(
+            "DP103",
+            "speculation.model",
+            "nothing",
+            "the drafter's checkpoint",
+            "Name it: --draft D, or in the JSON.",
+        )
+    return _of(name, geometry(open_view(name)))
+
+
+def _of(name: str, shape: Geometry) -> Drafter:
+    return Drafter(
+        name=name,
+        layers=shape.layers,
+        weights=shape.weights,
+        hidden_size=shape.hidden_size,
+        vocab_size=shape.draft_vocab_size,
+        num_parameters=shape.parameters.total,
+    )

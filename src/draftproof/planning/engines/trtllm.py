@@ -1,0 +1,60 @@
+"""TensorRT-LLM (PyTorch backend): a share of what is free after loading is the cache, drafters have their own.
+
+Read from the documentation of 1.2 and single source files of mid-2026. Less is known than of other engines, and said.
+"""
+
+from __future__ import annotations
+
+from draftproof.planning import passes
+from draftproof.planning.engines.layers import draft_layers, target_layers
+from draftproof.planning.paging import Pool, plain_pool
+from draftproof.planning.setup import EngineMemory, Item, Setup
+
+
+def _lookahead(setup: Setup) -> int:
+    """Draft tokens of one step; PARD's twice as many."""
+    return 2 * setup.levels if setup.method == "pard" else setup.draft_tokens
+
+
+def _pool(setup: Setup) -> Pool:
+    layers = [*target_layers(setup), *draft_layers(setup)]
+    return plain_pool(layers, setup.page_tokens, keeps_windows=False, in_flight=0)
+
+
+def _buffers(setup: Setup) -> tuple[Item, ...]:
+    links = passes.DEFAULT_LINKS if setup.tensor_parallel > 1 else 0
+    return (
+        passes.activations(setup),
+        passes.verify_logits(setup),
+        *passes.draft_probabilities(setup),
+        passes.graphs(setup, passes.DEFAULT_GRAPHS, passes.DEFAULT_DRAFT_GRAPHS),
+        passes.runtime(setup, passes.DEFAULT_RUNTIME + links),
+    )
+
+
+rules = EngineMemory(
+    name="trtllm",
+    title="TensorRT-LLM",
+    read_version="1.2",
+    page_tokens=32,
+    max_num_seqs=256,
+    max_batched_tokens=8192,
+    fraction=0.9,
+    fraction_covers="free",
+    lookahead=_lookahead,
+    pool=_pool,
+    buffers=_buffers,
+    knobs={
+        "memory reservation": "kv_cache_config.free_gpu_memory_fraction",
+        "graph capture sizes": "cuda_graph_config.max_batch_size",
+        "draft depth": "speculative_config.max_draft_len",
+        "concurrent requests": "max_batch_size",
+        "largest pass": "max_num_tokens",
+        "cache dtype": "kv_cache_config.dtype fp8",
+    },
+    unknowns=(
+        "graphs and workspaces are not known; a draft_len_schedule adds captured sizes",
+        "layers with windows are counted as if they kept everything, which is from above",
+        "slots that drafts reserve are taken as one step's draft tokens",
+    ),
+)

@@ -1,0 +1,151 @@
+"""What is planned: a target, perhaps a drafter, an engine's rules, and the sizes that memory follows from.
+
+Made by the command and by advice; read by `memory`, `capacity` and the engines' rules. Numbers are per device where
+they are bytes. Frozen: a knob is a changed copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from draftproof.checkpoints.geometry import Geometry
+from draftproof.checkpoints.layers import Layer
+from draftproof.checkpoints.weights import Weights
+from draftproof.configs.speculation import Method
+from draftproof.planning.paging import Pool
+
+MIB = 2**20
+GIB = 2**30
+
+
+class Certainty(StrEnum):
+    """exact: from headers. computed: by a formula from shapes. rule: by a rule read from the engine. estimate: from
+    shapes, by what a pass has to hold. assumption: not known for this engine; an allowance that the user can set."""
+
+    EXACT = "exact"
+    COMPUTED = "computed"
+    RULE = "rule"
+    ESTIMATE = "estimate"
+    ASSUMPTION = "assumption"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One part of the memory of one device. `where`: fixed before the cache, the cache itself, or dynamic beside it."""
+
+    name: str
+    num_bytes: int
+    certainty: Certainty
+    why: str
+    is_dynamic: bool = False
+    """Needed in passes; an engine whose fraction covers weights and cache only takes it from the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafter:
+    """What drafts besides the target: its layers' caches and its weights. Look-up has none of both."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    weights: Weights
+    hidden_size: int
+    vocab_size: int
+    num_parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowances:
+    """Bytes per device for what nobody knows beforehand; None: the engine's default assumption."""
+
+    runtime: int | None = None
+    graphs: int | None = None
+    activations: int | None = None
+
+
+NO_ALLOWANCES = Allowances()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One configuration of one engine.
+
+    levels, draft_tokens   draft tokens on the longest path and of the whole draft; 0 without speculation
+    branching              branches per node of a tree; 1: a chain
+    memory                 bytes of one device
+    fraction               of it, as the engine defines the fraction; None: the engine's default
+    max_num_seqs           requests that may run at once: buffers are sized by it
+    max_batched_tokens     rows of the largest pass
+    page_tokens            tokens per page of the cache
+    float_bytes            per element of weights that are floats; None: as stored
+    activation_bytes       per element of activations
+    kv_bytes, draft_kv_bytes   per element of the caches
+    draft_weight_bits      None: as `float_bytes` says
+    draft_window           tokens that the drafter's cache keeps; None: all
+    """
+
+    rules: EngineMemory
+    target: Geometry
+    method: Method = "none"
+    drafter: Drafter | None = None
+    levels: int = 0
+    draft_tokens: int = 0
+    branching: int = 1
+    memory: int
+    fraction: float | None = None
+    max_num_seqs: int
+    max_batched_tokens: int
+    page_tokens: int
+    float_bytes: int | None = None
+    activation_bytes: int = 2
+    kv_bytes: float = 2
+    draft_kv_bytes: float = 2
+    draft_weight_bits: float | None = None
+    draft_window: int | None = None
+    is_probabilistic: bool = False
+    tensor_parallel: int = 1
+    draft_tensor_parallel: int = 1
+    graph_max_batch: int | None = None
+    allowances: Allowances = NO_ALLOWANCES
+
+    @property
+    def used_fraction(self) -> float | None:
+        return self.rules.fraction if self.fraction is None else self.fraction
+
+    @property
+    def verify_rows(self) -> int:
+        """Rows of one pass whose logits are needed: a root and its drafts for each request."""
+        return self.max_num_seqs * (1 + self.draft_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How one engine divides memory.
+
+    fraction_covers   all: everything the engine takes; static: weights and cache, the rest is what remains; free: of
+                      what is free when all else is loaded, for the cache; whole: no fraction, memory is a limit
+    max_num_seqs, max_num_seqs_speculative   defaults (the latter where the engine lowers it with speculation)
+    lookahead         tokens beyond a request's own that are reserved for drafts
+    pool              the cache's pages, for target and drafter together
+    buffers           memory of passes
+    knobs             neutral name → this engine's flag; a knob that is not here does not exist in the engine
+    unknowns          what is not known, in words
+    """
+
+    name: str
+    title: str
+    read_version: str
+    page_tokens: int
+    max_num_seqs: int
+    max_num_seqs_speculative: int | None = None
+    max_batched_tokens: int
+    fraction: float | None
+    fraction_covers: Literal["all", "static", "free", "whole"]
+    lookahead: Callable[[Setup], int]
+    pool: Callable[[Setup], Pool]
+    buffers: Callable[[Setup], tuple[Item, ...]]
+    knobs: Mapping[str, str]
+    unknowns: tuple[str, ...] = ()
+    warnings: Callable[[Setup], tuple[str, ...]] = lambda setup: ()
