@@ -18,6 +18,7 @@ from draftproof.checkpoints.weights import (
     Weights,
     count_from_tensors,
     is_of_mtp,
+    num_mtp_layers,
     weights_from_formula,
     weights_from_tensors,
 )
@@ -27,6 +28,8 @@ Generation = Literal["eagle", "eagle3"]
 
 _MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
 _MAX_MTP_LAYERS = 64
+_OTHER_DRAFTERS = ("dflash", "dspark", "medusa", "mlpspeculator", "pard")
+"""Parts of the names of drafters whose weights no formula here counts: their headers must be at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,11 @@ def geometry(view: CheckpointView) -> Geometry:
     layers = read_layers(values, shape)
     vocab, head = values.count("vocab_size"), _head(view, values)
     draft_vocab = values.count("draft_vocab_size", default=vocab) if head else vocab
-    mtp = _mtp_layers(values, layers) if head is None else ()
+    if view.tensors is None and any(word in _architecture_name(view) for word in _OTHER_DRAFTERS):
+        raise values.fault(
+            "architectures", _architecture_name(view), "weight files, whose headers tell their size"
+        )
+    mtp = _mtp_layers(view, values, layers) if head is None else ()
     parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
     weights, mtp_weights = _weights(view, values, parameters, len(layers))
     if mtp and mtp_weights is None and view.tensors is None:
@@ -134,14 +141,20 @@ def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
     return name, shape
 
 
+def _architecture_name(view: CheckpointView) -> str:
+    names = view.config.get("architectures")
+    return names[0].lower() if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
 def _context(values: Values) -> int | None:
     return values.count("max_position_embeddings") if values.has("max_position_embeddings") else None
 
 
-def _mtp_layers(values: Values, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Each declared prediction layer keeps what the last layer with attention over the whole context keeps."""
+def _mtp_layers(view: CheckpointView, values: Values, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Each declared prediction layer keeps what the last layer with attention over the whole context keeps. Where the
+    configuration declares none (Qwen3-Next), the tensors' names do."""
     key = values.first(*_MTP_KEYS)
-    num = 0 if key is None else values.count(key, least=0)
+    num = num_mtp_layers(view.tensor_names or frozenset()) if key is None else values.count(key, least=0)
     if num > _MAX_MTP_LAYERS:
         raise values.fault(str(key), num, f"at most {_MAX_MTP_LAYERS}")
     whole = [layer for layer in layers if getattr(layer, "elements_per_token", 0)]
@@ -153,21 +166,24 @@ def _mtp_layers(values: Values, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 
 
 def _head(view: CheckpointView, values: Values) -> EagleHead | None:
-    """By architecture, format and the shape of the first matrix; None for a model of its own."""
-    names = view.config.get("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    """By tensors where they are at hand (heads of EAGLE's authors call themselves by the target's name), else by
+    architecture and format; None for a model of its own."""
+    name = _architecture_name(view)
     kind = view.config.get("speculators_model_type")
-    is_third = "eagle3" in name.lower() or kind in ("eagle3", "peagle")
-    if not is_third and "eagle" not in name.lower() and kind != "eagle":
+    tensors = view.tensors or {}
+    first = tensors.get("fc.weight") or tensors.get("model.fc.weight")
+    if any(word in name for word in _OTHER_DRAFTERS) or kind in ("dflash", "dflash2", "dspark"):
+        return None
+    is_third = (
+        "eagle3" in name or kind in ("eagle3", "peagle") or values.has("draft_vocab_size") or "d2t" in tensors
+    )
+    if not is_third and "eagle" not in name and kind != "eagle" and first is None:
         return None
     hidden = values.count("hidden_size")
     target = values.count("target_hidden_size", default=hidden)
-    num_features = None
-    first = (view.tensors or {}).get("fc.weight") or (view.tensors or {}).get("model.fc.weight")
-    if first is not None and len(first.shape) == 2:
-        num_features = first.shape[1] // target if is_third else 1
-        if not is_third and first.shape[1] == 3 * target:
-            is_third, num_features = True, 3
+    num_features = None if is_third else 1
+    if first is not None and len(first.shape) == 2 and is_third:
+        num_features = first.shape[1] // target
     elif isinstance(values.raw("eagle_aux_hidden_state_layer_ids"), list):
         num_features = len(values.raw("eagle_aux_hidden_state_layer_ids"))
     return EagleHead("eagle3" if is_third else "eagle", target, num_features)

@@ -64,6 +64,13 @@ def is_of_mtp(name: str, num_layers: int) -> bool:
     )
 
 
+def num_mtp_layers(names: frozenset[str]) -> int:
+    """Prediction layers among tensors named `mtp.…`; 0 without any."""
+    own = [name for name in names if re.search(r"(^|\.)mtp(_|\.)", name)]
+    numbers = {match[1] for name in own if (match := _LAYER.search(name))}
+    return len(numbers) or min(1, len(own))
+
+
 def weights_from_tensors(tensors: Mapping[str, TensorInfo]) -> Weights:
     """Exact, by the headers of all files."""
     floats = [info for info in tensors.values() if info.dtype in FLOAT_BYTES]

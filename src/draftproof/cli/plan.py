@@ -41,7 +41,13 @@ if TYPE_CHECKING:
     "--context", type=click.IntRange(1), help="Tokens per request. Default: 8192, or what the model has."
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Requests that shall run at the same time.")
-@click.option("--engine", default="draftproof", show_default=True, metavar="E[==VERSION]")
+@click.option(
+    "--engine",
+    default="draftproof",
+    show_default=True,
+    metavar="E[==VERSION]",
+    help="Whose memory is planned.",
+)
 @click.option("--fraction", type=click.FloatRange(0.01, 1.0), help="Of memory, as the engine defines it.")
 @click.option("--dtype", help="Of floats in weights, and of activations. Default: auto.")
 @click.option("--kv-dtype", help="Of the cache, such as fp8. Default: as --dtype.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.options import read_text
+from draftproof.cli.targets import open_local
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.assemble import Wish, assemble
@@ -97,22 +98,8 @@ def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment
 
 
 def open_model(reference: str) -> CheckpointView:
-    """A directory, a file, or a model of the catalogue that is here."""
-    if Path(reference).exists():
-        return open_view(reference)
-    from draftproof.models.catalogue import CATALOGUE, is_available, local_path
-
-    if reference in CATALOGUE:
-        if not is_available(CATALOGUE[reference]):
-            raise DraftproofError(
-                "DP401",
-                "TARGET",
-                f"{reference}, which is not here yet",
-                "a model that is here",
-                f"draftproof models pull {reference}",
-            )
-        return open_view(str(local_path(CATALOGUE[reference])))
-    return open_view(reference)
+    """Files of this machine, else what the name says elsewhere. Raises DP401 where there is nothing."""
+    return open_local(reference).view or open_view(reference)
 
 
 def read_speculation(text: str, engine: str) -> Speculation:

@@ -59,8 +59,8 @@ def _head(asked: Asked) -> list[str]:
         found.append(f"speculation: {setup.method}, {draft}{drafter}")
     parallel = f", {setup.tensor_parallel} devices" if setup.tensor_parallel > 1 else ""
     found.append(
-        f"{setup.rules.title} (rules read from {setup.rules.read_version}), {amount(setup.memory)} per device{parallel}, "
-        f"at most {setup.max_num_seqs} requests at once"
+        f"{setup.rules.title} (rules read from {setup.rules.read_version}), {amount(setup.memory)} per device"
+        f"{parallel}, at most {setup.max_num_seqs} requests at once"
     )
     return found
 

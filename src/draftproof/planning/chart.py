@@ -38,7 +38,8 @@ def svg_chart(points: Sequence[Point], title: str) -> str:
     across = _Axis(points[0].context, max(points[-1].context, 2 * points[0].context), _LEFT, _WIDTH - _RIGHT)
     up = _Axis(1, max(2, most), _HEIGHT - _BOTTOM, _TOP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="20" font-size="14">{escape(title)}</text>',

@@ -19,6 +19,7 @@ from draftproof.checkpoints.layers import KeyValues, Latent, RunningState
 from draftproof.checkpoints.view import open_view
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import write_checkpoint, write_gguf
+from support.known_pairs import known_pairs, write_model
 
 TINY: dict[str, Any] = {
     "hidden_size": 64,
@@ -379,3 +380,56 @@ def test_an_eagle3_head(tmp_path: Path) -> None:
     assert (head.head.generation, head.head.num_features, head.head.target_hidden_size) == ("eagle3", 3, 80)
     assert (head.vocab_size, head.draft_vocab_size, head.num_layers) == (320, 100, 1)
     assert head.weights.num_bytes() == 2 * head.parameters.total + 100 * 8 + 320
+
+
+OTHERS = {"ernie4_5_moe", "bailing_moe", "llama4_text", "minicpm"}
+"""Architectures of known pairs that have no row yet."""
+
+
+@pytest.fixture(scope="module")
+def pairs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pairs")
+
+
+@pytest.mark.parametrize(
+    "name", sorted({name for pair in known_pairs() for name in (pair.target, pair.drafter) if name})
+)
+def test_models_of_known_pairs_by_headers_and_by_formula(
+    name: str, pairs_folder: Path, tmp_path: Path
+) -> None:
+    """Both ways agree on every published model whose tensors are known; heads may bring a copy of the embedding."""
+    directory = write_model(name, pairs_folder)
+    view = open_view(str(directory))
+    if view.language_config.get("model_type") in OTHERS:
+        with pytest.raises(DraftproofError, match="DP403"):
+            geometry(view)
+        return
+    found = geometry(view)
+    configuration = open_view(
+        str(write_config(tmp_path, json.loads((directory / "config.json").read_text())))
+    )
+    if "DFlash" in name:
+        with pytest.raises(DraftproofError, match="DP406"):
+            geometry(configuration)
+        return
+    formula = geometry(configuration)
+    assert found.layers == formula.layers
+    assert found.mtp_layers == formula.mtp_layers or formula.mtp_layers == ()
+    if found.head is not None and view.tensors is not None:
+        assert found.head.generation == ("eagle3" if "eagle3" in name.lower() else "eagle")
+        copies = [
+            info
+            for key, info in view.tensors.items()
+            if key.endswith(("embed_tokens.weight", "verifier_norm.weight"))
+        ]
+        copied = sum(math.prod(info.shape) for info in copies)
+        assert formula.head is None or 0 <= found.parameters.total - formula.parameters.total <= copied
+    elif found.parameters_by == "tensors":
+        assert found.parameters.total == formula.parameters.total
+
+
+def test_prediction_layers_that_no_key_declares_are_counted_by_their_tensors(pairs_folder: Path) -> None:
+    found = of(write_model("Qwen/Qwen3-Next-80B-A3B-Instruct", pairs_folder))
+    assert len(found.mtp_layers) == 1
+    assert found.mtp_weights is not None
+    assert found.mtp_weights.num_bytes() == 2 * found.mtp_weights.float_elements > 3e9

@@ -1,0 +1,137 @@
+"""`draftproof plan`: the table, the document, the chart, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from support.checkpoints import write_checkpoint, write_gguf
+from support.plans import DRAFT, TARGET, write_config
+
+CHAIN = '{"method": "draft_model", "num_speculative_tokens": 5}'
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[str, str]:
+    return write_config(tmp_path / "target", TARGET), write_config(tmp_path / "draft", DRAFT)
+
+
+def test_the_table_says_what_takes_what_and_what_it_costs(invoke, models: tuple[str, str]) -> None:
+    target, draft = models
+    result = invoke(
+        "plan",
+        target,
+        "--draft",
+        draft,
+        "--speculative-config",
+        CHAIN,
+        "--memory",
+        "24GiB",
+        "--engine",
+        "vllm==0.33.0",
+    )
+    assert result.status == 0
+    text = result.stdout
+    for part in ("target weights", "drafter weights", "logits to verify", "assumption", "left for the cache"):
+        assert part in text
+    assert "without speculation:" in text
+    assert "smallest fraction that works for 1 request of 8,192 tokens:" in text
+    assert text.count("price:") >= 6
+    assert "assumed, not known: graphs" in text
+
+
+def test_the_document_has_the_same_numbers(invoke, models: tuple[str, str]) -> None:
+    target, draft = models
+    document = invoke(
+        "plan", target, "--draft", draft, "--speculative-config", CHAIN, "--memory", "24GiB", "--engine", "vllm",
+        "--context", "4096", "--concurrency", "4", "--json",
+    ).document  # fmt: skip
+    assert document["speculation"]["drafter"]["num_layers"] == 16
+    assert document["context"] == 4096
+    assert document["max_num_seqs"] == document["smallest"]["requests"] == 4
+    at = next(point for point in document["curve"] if point["context"] == 4096)
+    assert document["requests"] == {"without": at["without"], "speculative": at["speculative"]}
+    assert document["requests"]["speculative"] < document["requests"]["without"]
+    held = sum(item["bytes"] for item in document["items"])
+    assert document["cache_bytes"] == int(24 * 2**30 * 0.92) - held
+    assert all(knob["price"] for knob in document["knobs"])
+
+
+def test_a_version_that_was_not_read_is_said(invoke, models: tuple[str, str]) -> None:
+    result = invoke("plan", models[0], "--memory", "24GiB", "--engine", "vllm==0.12.0")
+    assert "not known for 0.12.0" in result.stdout
+
+
+def test_memory_that_is_too_small_is_told_with_what_would_do(invoke, models: tuple[str, str]) -> None:
+    result = invoke("plan", models[0], "--memory", "8GiB", "--engine", "vllm")
+    assert result.status == 0
+    assert "are missing before a single token is cached" in result.stdout
+    assert "no fraction of 8.00 GiB works" in result.stdout
+    assert (
+        invoke("plan", models[0], "--memory", "8GiB", "--engine", "vllm", "--json").document["fits"] is False
+    )
+
+
+def test_charts_go_to_the_terminal_or_to_a_file(invoke, models: tuple[str, str], tmp_path: Path) -> None:
+    assert "█" in invoke("plan", models[0], "--memory", "24GiB", "--chart", "-").stdout
+    file = tmp_path / "chart.svg"
+    result = invoke("plan", models[0], "--memory", "24GiB", "--chart", str(file))
+    assert (result.status, result.stderr) == (0, f"chart: {file}\n")
+    assert ElementTree.parse(file).getroot().tag.endswith("svg")
+    nowhere = invoke("plan", models[0], "--memory", "24GiB", "--chart", str(tmp_path / "no" / "chart.svg"))
+    assert (nowhere.status, nowhere.code) == (2, "DP002")
+
+
+def test_files_of_both_kinds_are_planned_alike(invoke, tmp_path: Path) -> None:
+    directory, file = write_checkpoint(tmp_path / "hf"), write_gguf(tmp_path / "model.gguf")
+    found = [
+        invoke("plan", str(path), "--memory", "1GiB", "--context", "64", "--json").document
+        for path in (directory, file)
+    ]
+    assert found[0]["cache_bytes_per_token"] == found[1]["cache_bytes_per_token"]
+    assert found[0]["target"]["num_parameters"] == found[1]["target"]["num_parameters"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("no/such/model", "--memory", "1GiB"), "DP401"),
+        (("--memory", "1GiB"), "DP001"),
+        (("TARGET",), "DP001"),
+        (("TARGET", "--memory", "much"), "DP001"),
+        (("TARGET", "--memory", "1GiB", "--engine", "novel"), "DP110"),
+        (("TARGET", "--memory", "1GiB", "--draft", "TARGET"), "DP001"),
+        (
+            (
+                "TARGET",
+                "--memory",
+                "1GiB",
+                "--speculative-config",
+                '{"method": "draft_model", "model": "TARGET"}',
+            ),
+            "DP103",
+        ),
+        (("TARGET", "--memory", "1GiB", "--kv-dtype", "fp3"), "DP001"),
+    ],
+)
+def test_bad_input_has_its_code(
+    invoke, models: tuple[str, str], arguments: tuple[str, ...], code: str
+) -> None:
+    result = invoke("plan", *(argument.replace("TARGET", models[0]) for argument in arguments))
+    assert (result.status, result.code) == (2, code)
+
+
+def test_neither_torch_nor_transformers_is_imported(models: tuple[str, str]) -> None:
+    program = (
+        "import sys\nfrom draftproof.cli.main import run\n"
+        f"assert run(['plan', {models[0]!r}, '--memory', '24GiB', '--engine', 'vllm', '--json']) == 0\n"
+        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules), sorted(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,291 @@
+"""The plan of memory: parts, pages, engines' rules, what is smallest, and what each setting costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftproof.checkpoints.layers import KeyValues, Latent, RunningState
+from draftproof.configs.speculation import Speculation, Tree
+from draftproof.core.errors import DraftproofError
+from draftproof.planning.assemble import Wish
+from draftproof.planning.chart import svg_chart, text_chart
+from draftproof.planning.engines import RULES, memory_rules
+from draftproof.planning.knobs import knobs
+from draftproof.planning.memory import contexts_up_to, curve, plan_memory, smallest, without_speculation
+from draftproof.planning.paging import CachedLayer, Group, Pool, cached_layers, plain_pool
+from draftproof.planning.setup import Allowances, Certainty, Setup
+from support.plans import CHAIN, DRAFT, GIB, HEAD, TARGET, setup_of
+
+TOKEN_BYTES = 32 * 8 * 128 * 2 * 2
+"""Of the target: layers × heads × length × keys and values × bytes."""
+DRAFT_TOKEN_BYTES = 16 * 8 * 64 * 2 * 2
+MTP = TARGET | {"model_type": "mimo", "num_nextn_predict_layers": 1}
+
+
+def test_layers_become_bytes_per_token_and_per_request() -> None:
+    layers = (
+        KeyValues(8, 128, 128),
+        KeyValues(8, 128, 128, window=512),
+        Latent(512, 64),
+        RunningState(100, 20),
+    )
+    found = cached_layers(layers, 2, tensor_parallel=4, state_element_bytes=2)
+    assert found == (
+        CachedLayer(2 * 256 * 2),
+        CachedLayer(2 * 256 * 2, 512),
+        CachedLayer(576 * 2),
+        CachedLayer(0, None, 60),
+    )
+    assert cached_layers(layers[:1], 2, 16, 2)[0].token_bytes == 256 * 2, "a device has at least one head"
+
+
+def test_pages_are_whole_and_windows_end() -> None:
+    pool = Pool((Group(16, 1600), Group(16, 160, window=100, extra_pages=1)), state_bytes=7)
+    assert pool.request_bytes(17) == 2 * 1600 + 3 * 160 + 7
+    assert pool.request_bytes(1000) == 63 * 1600 + 8 * 160 + 7, "99 tokens in 7 pages, and one for the offset"
+    assert pool.token_bytes == 100
+    assert pool.num_requests(3 * pool.request_bytes(1000), 1000) == 3
+
+
+@given(
+    st.integers(1, 64),
+    st.lists(st.tuples(st.integers(1, 4096), st.none() | st.integers(1, 9000)), min_size=1, max_size=5),
+    st.integers(1, 20_000), st.integers(1, 2000), st.integers(0, 2**40), st.integers(0, 2**34),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_more_memory_never_holds_fewer_and_longer_never_more(
+    page: int, layers: list[tuple[int, int | None]], context: int, more: int, memory: int, extra: int
+) -> None:
+    cached = [CachedLayer(size, window) for size, window in layers]
+    pool = plain_pool(cached, page, keeps_windows=True, in_flight=0)
+    fits = pool.num_requests(memory, context)
+    assert pool.num_requests(memory + extra, context) >= fits
+    assert pool.num_requests(memory, context + more) <= fits
+    assert fits * pool.request_bytes(context) <= memory
+    whole = plain_pool(cached, page, keeps_windows=False, in_flight=0)
+    slack = page * sum(size for size, _ in layers)
+    assert pool.request_bytes(context) <= whole.request_bytes(context) + slack, (
+        "a window saves, but for one page"
+    )
+
+
+def test_parts_of_a_plan_with_a_draft_model(tmp_path: Path) -> None:
+    setup = setup_of(tmp_path, speculation=CHAIN, drafter=DRAFT)
+    plan = plan_memory(setup)
+    parts = {item.name: item for item in plan.items}
+    assert parts["target weights"].num_bytes == 2 * 8_030_261_248
+    assert parts["target weights"].certainty is Certainty.COMPUTED
+    assert parts["drafter weights"].num_bytes == setup.drafter.weights.num_bytes(2)  # type: ignore[union-attr]
+    rows = 256 * 6
+    assert parts["logits to verify"].num_bytes == rows * 128256 * 2 + min(GIB, rows * 128256 * 4)
+    assert plan.pool.token_bytes == TOKEN_BYTES + DRAFT_TOKEN_BYTES
+    assert plan.lookahead == 5
+    held = sum(item.num_bytes for item in plan.items)
+    assert plan.cache_bytes == int(24 * GIB * 0.92) - held
+    assert plan.request_bytes(1000) == -(-1005 // 16) * 16 * (TOKEN_BYTES + DRAFT_TOKEN_BYTES)
+
+
+def test_assumptions_are_labelled_and_can_be_set(tmp_path: Path) -> None:
+    plan = plan_memory(setup_of(tmp_path))
+    assumed = {item.name for item in plan.items if item.certainty is Certainty.ASSUMPTION}
+    assert assumed == {"graphs", "runtime"}
+    wish = Wish(memory=24 * GIB, allowances=Allowances(runtime=1, graphs=2, activations=3))
+    parts = {item.name: item.num_bytes for item in plan_memory(setup_of(tmp_path, wish=wish)).items}
+    assert (parts["runtime"], parts["graphs"], parts["activations"]) == (1, 2, 3)
+
+
+def test_probabilistic_drafts_keep_their_probabilities(tmp_path: Path) -> None:
+    drawing = replace(CHAIN, draft_sampling="probabilistic")
+    setup = setup_of(tmp_path, speculation=drawing, drafter=DRAFT, max_num_seqs=64)
+    parts = {item.name: item.num_bytes for item in plan_memory(setup).items}
+    assert parts["draft probabilities"] == 64 * 5 * 128256 * 4
+    greedy = plan_memory(setup_of(tmp_path, speculation=CHAIN, drafter=DRAFT, max_num_seqs=64))
+    assert "draft probabilities" not in {item.name for item in greedy.items}
+
+
+def test_tensor_parallelism_divides_weights_and_heads(tmp_path: Path) -> None:
+    one, four = setup_of(tmp_path), setup_of(tmp_path, tensor_parallel=4)
+    assert plan_memory(four).items[0].num_bytes == -(-plan_memory(one).items[0].num_bytes // 4)
+    assert plan_memory(four).pool.token_bytes == TOKEN_BYTES / 4
+    alone = replace(CHAIN, draft_tensor_parallel=1)
+    whole = plan_memory(setup_of(tmp_path, speculation=alone, drafter=DRAFT, tensor_parallel=4))
+    assert whole.pool.token_bytes == TOKEN_BYTES / 4 + DRAFT_TOKEN_BYTES, (
+        "a drafter on one device is there whole"
+    )
+
+
+def test_heads_and_prediction_layers(tmp_path: Path) -> None:
+    head = plan_memory(setup_of(tmp_path, speculation=Speculation(method="eagle3", depth=3), drafter=HEAD))
+    assert head.pool.token_bytes == TOKEN_BYTES * 33 / 32
+    mtp = plan_memory(setup_of(tmp_path, speculation=Speculation(method="mtp"), target=MTP))
+    assert mtp.setup.levels == 1
+    assert mtp.pool.token_bytes == TOKEN_BYTES * 33 / 32
+    own = plan_memory(setup_of(tmp_path, "draftproof", speculation=Speculation(method="self", depth=4)))
+    assert own.pool.token_bytes == 2 * TOKEN_BYTES
+    assert own.items[1].num_bytes == round(8_030_261_248 * 0.5625)
+
+
+def test_look_up_reserves_nothing(tmp_path: Path) -> None:
+    plan = plan_memory(setup_of(tmp_path, speculation=Speculation(method="ngram", depth=8)))
+    assert plan.lookahead == 0
+    assert [item.name for item in plan.items if "draft" in item.name] == []
+    assert plan.pool == plan_memory(setup_of(tmp_path)).pool
+
+
+@pytest.mark.parametrize(
+    ("speculation", "page", "expected"),
+    [
+        (Speculation(method="eagle3", depth=3), 1, 2 * 4),
+        (Speculation(method="eagle3", tree=Tree(depth=5, branching=4, num_nodes=15)), 1, 2 * 20),
+        (Speculation(method="eagle3", tree=Tree(depth=3, branching=2, num_nodes=23)), 1, 2 * 24),
+        (Speculation(method="eagle3", tree=Tree(depth=5, branching=4, num_nodes=15)), 16, 2 * 32 * 4),
+    ],
+)
+def test_sglang_reserves_for_steps_and_branches(
+    speculation: Speculation, page: int, expected: int, tmp_path: Path
+) -> None:
+    setup = setup_of(tmp_path, "sglang", speculation, HEAD, block_size=page)
+    assert plan_memory(setup).lookahead == expected
+    assert setup.max_num_seqs == 48
+
+
+def test_sglang_takes_draft_layers_to_be_as_large_as_the_targets(tmp_path: Path) -> None:
+    plan = plan_memory(setup_of(tmp_path, "sglang", CHAIN, DRAFT))
+    assert plan.pool.token_bytes == TOKEN_BYTES * (1 + 16 / 32)
+    large = DRAFT | {"num_hidden_layers": 4, "num_key_value_heads": 32}
+    warned = setup_of(tmp_path, "sglang", CHAIN, large)
+    assert any("its pool is larger than planned" in text for text in warned.rules.warnings(warned))
+
+
+def test_a_static_fraction_must_leave_room_for_passes(tmp_path: Path) -> None:
+    tight = plan_memory(setup_of(tmp_path, "sglang", CHAIN, DRAFT, memory_fraction=0.99))
+    assert tight.cache_bytes > 0
+    assert tight.spare_bytes is not None
+    assert tight.spare_bytes < 0
+    assert tight.requests(1024) == 0
+
+
+def test_without_a_fraction_sglang_reserves_by_its_rule(tmp_path: Path) -> None:
+    plan = plan_memory(setup_of(tmp_path, "sglang", max_num_seqs=32, max_num_batched_tokens=2048))
+    assert plan.items[-1].num_bytes == round((512 + 1.5 * 2048 + 128 + 64) * 2**20)
+    assert plan.items[-1].certainty is Certainty.RULE
+    large = plan_memory(setup_of(tmp_path, "sglang", wish=Wish(memory=80 * GIB)))
+    assert large.items[-1].num_bytes >= 10 * GIB
+
+
+def test_trtllm_gives_the_cache_a_share_of_what_is_free(tmp_path: Path) -> None:
+    plan = plan_memory(setup_of(tmp_path, "trtllm", memory_fraction=0.5))
+    free = 24 * GIB - sum(item.num_bytes for item in plan.items)
+    assert plan.cache_bytes == free // 2
+
+
+@pytest.mark.parametrize("engine", RULES)
+@pytest.mark.parametrize(("context", "requests"), [(1024, 1), (4096, 7)])
+def test_the_smallest_works_and_a_little_less_does_not(
+    engine: str, context: int, requests: int, tmp_path: Path
+) -> None:
+    setup = setup_of(tmp_path, engine, CHAIN, DRAFT, max_num_seqs=8)
+    found = smallest(setup, context, requests)
+    if found.fraction is not None:
+        assert plan_memory(replace(setup, fraction=found.fraction)).requests(context) >= requests
+        assert plan_memory(replace(setup, fraction=found.fraction - 0.02)).requests(context) < requests
+    elif setup.rules.fraction_covers == "whole":
+        assert plan_memory(replace(setup, memory=found.memory)).requests(context) >= requests
+        assert plan_memory(replace(setup, memory=found.memory - 2**20)).requests(context) < requests
+
+
+def test_where_no_fraction_works_none_is_named(tmp_path: Path) -> None:
+    setup = setup_of(tmp_path, "vllm", CHAIN, DRAFT, wish=Wish(memory=16 * GIB))
+    assert smallest(setup, 8192, 1).fraction is None
+    assert smallest(setup, 8192, 1).memory > 16 * GIB
+    assert not plan_memory(setup).fits
+
+
+@pytest.mark.parametrize("engine", RULES)
+def test_every_knob_has_a_flag_and_a_price(engine: str, tmp_path: Path) -> None:
+    setup = setup_of(tmp_path, engine, replace(CHAIN, draft_sampling="probabilistic"), DRAFT, max_num_seqs=16)
+    found = {knob.name: knob for knob in knobs(setup, 4096)}
+    assert all(knob.price and knob.flag for knob in found.values())
+    assert set(found) - {"no speculation"} <= set(memory_rules(engine).knobs)
+    assert found["no speculation"].after >= found["no speculation"].before
+    assert found["no speculation"].gained > 0
+    assert "A price, not a gain" in found["concurrent requests"].price
+    for name in ("cache dtype", "draft cache dtype", "draft weights", "draft depth"):
+        if name in found:
+            assert found[name].gained >= 0
+            assert found[name].after >= found[name].before
+
+
+def test_the_curve_compares_like_with_like(tmp_path: Path) -> None:
+    setup = setup_of(tmp_path, speculation=CHAIN, drafter=DRAFT)
+    lengths = contexts_up_to(131072, 3000)
+    assert lengths[0] == 512
+    assert 3000 in lengths
+    assert lengths[-1] == 131072
+    points = curve(setup, lengths)
+    plain = plan_memory(without_speculation(setup))
+    for point in points:
+        assert point.without >= point.speculative
+        assert point.without == plain.requests(point.context)
+    assert [point.speculative for point in points] == sorted((p.speculative for p in points), reverse=True)
+
+
+def test_charts_show_every_point(tmp_path: Path) -> None:
+    points = curve(setup_of(tmp_path, speculation=CHAIN, drafter=DRAFT), (512, 4096, 131072))
+    lines = text_chart(points)
+    assert len(lines) == 1 + 2 * len(points)
+    assert lines[1].endswith(f" {points[0].without}")
+    root = ElementTree.fromstring(svg_chart(points, "a <b> & c"))
+    titles = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[0] == "a <b> & c"
+    assert f"512 tokens: {points[0].speculative} requests" in titles
+    assert (
+        sum(point.without > 0 for point in points) + sum(point.speculative > 0 for point in points)
+        == len(titles) - 1
+    )
+
+
+def test_charts_of_nothing_are_charts() -> None:
+    from draftproof.planning.memory import Point
+
+    nothing = (Point(512, 0, 0),)
+    assert text_chart(nothing)[1].endswith(" 0")
+    ElementTree.fromstring(svg_chart(nothing, "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("speculation", "code"),
+    [
+        (Speculation(method="draft_model"), "DP103"),
+        (Speculation(method="draft_model", depth=3), "DP103"),
+        (Speculation(method="mtp", depth=1), "DP106"),
+        (Speculation(method="early_exit", depth=3), "DP106"),
+        (Speculation(method="cascade", parts=(CHAIN, replace(CHAIN, depth=2))), "DP104"),
+    ],
+)
+def test_what_is_not_said_is_asked_for(speculation: Speculation, code: str, tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match=code):
+        setup_of(tmp_path, speculation=speculation)
+
+
+def test_of_a_cascade_the_part_with_weights_is_planned(tmp_path: Path) -> None:
+    cascade = Speculation(
+        method="cascade", parts=(Speculation(method="ngram", depth=9), Speculation(method="self", depth=3))
+    )
+    setup: Setup = setup_of(tmp_path, "draftproof", cascade)
+    assert (setup.method, setup.levels) == ("self", 3)
+
+
+def test_engines_and_types_that_are_not_known(tmp_path: Path) -> None:
+    with pytest.raises(DraftproofError, match="DP110"):
+        setup_of(tmp_path, "novel")
+    with pytest.raises(DraftproofError, match="DP001"):
+        setup_of(tmp_path, kv_dtype="fp3")
+    with pytest.raises(DraftproofError, match="DP001"):
+        setup_of(tmp_path, dtype="int")
