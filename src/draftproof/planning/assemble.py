@@ -7,7 +7,7 @@ own weights, or nothing with weights), types by name, and the engine's defaults.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftproof.checkpoints.geometry import Geometry, geometry
 from draftproof.checkpoints.view import CheckpointView
@@ -157,8 +157,8 @@ def _drafter(
     name = wish.drafter or (speculation.drafter.name if speculation.drafter else None)
     if method in _LOOK_UPS or (method == "auto" and name is None):
         return None
-    if method == "self" or name == "self":
-        return _of(target.reference + ", its own weights", shape)
+    if method == "self" or name == "self":  # it reads and writes the target's own cache
+        return replace(_of("the target's own weights", shape), layers=())
     if method == "mtp" and name is None:
         if not shape.mtp_layers or shape.mtp_weights is None:
             raise DraftproofError(

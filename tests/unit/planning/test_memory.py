@@ -127,7 +127,7 @@ def test_heads_and_prediction_layers(tmp_path: Path) -> None:
     assert mtp.setup.levels == 1
     assert mtp.pool.token_bytes == TOKEN_BYTES * 33 / 32
     own = plan_memory(setup_of(tmp_path, "draftproof", speculation=Speculation(method="self", depth=4)))
-    assert own.pool.token_bytes == 2 * TOKEN_BYTES
+    assert own.pool.token_bytes == TOKEN_BYTES, "it drafts in the target's own cache"
     assert own.items[1].num_bytes == round(8_030_261_248 * 0.5625)
 
 
