@@ -10,7 +10,8 @@ from typing import Any
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.options import read_text
 from draftproof.cli.targets import open_local
-from draftproof.configs.speculation import Deployment, ModelRef, Speculation
+from draftproof.configs.registry import DIALECTS, dialect
+from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.assemble import Wish, assemble
 from draftproof.planning.setup import Allowances, Setup
@@ -50,7 +51,9 @@ def read(target: str | None, options: dict[str, Any]) -> Asked:
             "DP001", "TARGET", "nothing", "a directory, a GGUF file, or --command", "Name the model."
         )
     if options["speculative"] is not None:
-        deployment = replace(deployment, speculation=read_speculation(options["speculative"], engine))
+        deployment = replace(
+            deployment, speculation=read_speculation(options["speculative"], engine, options["draft"])
+        )
     deployment = _with_options(deployment, options)
     wish = Wish(
         memory=options["memory"],
@@ -102,46 +105,25 @@ def open_model(reference: str) -> CheckpointView:
     return open_local(reference).view or open_view(reference)
 
 
-def read_speculation(text: str, engine: str) -> Speculation:
-    """JSON, or the name of a file that holds it, by the named engine's dialect where that takes JSON, else by ours."""
-    from draftproof.configs.registry import DIALECTS, dialect
-
+def read_speculation(text: str, engine: str, drafter: str | None) -> Speculation:
+    """JSON, or the name of a file that holds it; `drafter` takes the place of its model. Our own methods are read for
+    our own engine, vLLM's for all others. Raises DP002, and DP111 for what is not understood."""
     if not text.lstrip().startswith("{"):
         text = read_text(Path(text), "--speculative-config")
-    for name in dict.fromkeys((engine if engine in ("vllm", "draftproof") else "vllm", "draftproof")):
-        if name in DIALECTS:
-            return dialect(name).parse(text).deployment.speculation
-    return _plain(text)
+    name = "draftproof" if engine == "draftproof" else "vllm"
+    return dialect(name).parse(_with_model(text, drafter)).deployment.speculation
 
 
-_KEYS = {
-    "method": "method", "num_speculative_tokens": "depth", "draft_tensor_parallel_size": "draft_tensor_parallel",
-    "draft_sample_method": "draft_sampling", "draft_weights": "draft_weights", "kv_cache_dtype": "draft_kv_dtype",
-}  # fmt: skip
-
-
-def _plain(text: str) -> Speculation:
+def _with_model(text: str, drafter: str | None) -> str:
+    """Text that is no object goes on as it is: the dialect says what is wrong, and where."""
     try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise DraftproofError(
-            "DP103", "--speculative-config", str(error), "one JSON object", "Check the text."
-        ) from error
-    if not isinstance(found, dict) or not isinstance(found.get("method"), str):
-        raise DraftproofError("DP101", "method", "nothing", "the name of a method", "Name the method.")
-    model = found.pop("model", None)
-    drafter = ModelRef(name=model) if isinstance(model, str) else None
-    unknown = sorted(set(found) - set(_KEYS))
-    if unknown:
-        raise DraftproofError(
-            "DP102", unknown[0], "an unknown key", f"{', '.join(_KEYS)}, model", "Leave it out of the plan."
-        )
-    return Speculation(drafter=drafter, **{_KEYS[key]: value for key, value in found.items()})
+        found = json.loads(text) if drafter is not None else None
+    except ValueError:
+        return text
+    return json.dumps(found | {"model": drafter}) if isinstance(found, dict) else text
 
 
 def _from_command(text: str, engine: str, version: str | None) -> Deployment:
-    from draftproof.configs.registry import DIALECTS, dialect
-
     words = text.split(None, 1)
     program = Path(words[0]).name if words else ""
     by_program = {

@@ -55,7 +55,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
     drafter = _drafter(target, shape, speculation, wish, open_view)
     levels = _levels(speculation, shape) if speculation.method != "none" else 0
     parallel = deployment.tensor_parallel or 1
-    seqs = rules.max_num_seqs
+    seqs = rules.max_num_seqs(wish.memory)
     if levels and rules.max_num_seqs_speculative is not None:
         seqs = rules.max_num_seqs_speculative
     return Setup(
@@ -69,7 +69,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         memory=wish.memory,
         fraction=deployment.memory_fraction,
         max_num_seqs=deployment.max_num_seqs or seqs,
-        max_batched_tokens=deployment.max_num_batched_tokens or rules.max_batched_tokens,
+        max_batched_tokens=deployment.max_num_batched_tokens or rules.max_batched_tokens(wish.memory),
         page_tokens=deployment.block_size or rules.page_tokens,
         float_bytes=float_bytes,
         activation_bytes=activation,

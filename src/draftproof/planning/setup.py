@@ -126,7 +126,8 @@ class EngineMemory:
 
     fraction_covers   all: everything the engine takes; static: weights and cache, the rest is what remains; free: of
                       what is free when all else is loaded, for the cache; whole: no fraction, memory is a limit
-    max_num_seqs, max_num_seqs_speculative   defaults (the latter where the engine lowers it with speculation)
+    max_num_seqs, max_batched_tokens   defaults, by a device's bytes; max_num_seqs_speculative where the engine lowers
+                      the number with speculation
     lookahead         tokens beyond a request's own that are reserved for drafts
     pool              the cache's pages, for target and drafter together
     buffers           memory of passes
@@ -138,9 +139,9 @@ class EngineMemory:
     title: str
     read_version: str
     page_tokens: int
-    max_num_seqs: int
+    max_num_seqs: Callable[[int], int]
     max_num_seqs_speculative: int | None = None
-    max_batched_tokens: int
+    max_batched_tokens: Callable[[int], int]
     fraction: float | None
     fraction_covers: Literal["all", "static", "free", "whole"]
     lookahead: Callable[[Setup], int]

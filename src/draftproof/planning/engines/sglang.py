@@ -16,6 +16,11 @@ _OVERLAP = 2
 _LARGE_DEVICE = 60 * GIB
 
 
+def _chunk(memory: int) -> int:
+    """--chunked-prefill-size by the device's memory."""
+    return next((tokens for limit, tokens in ((35 * GIB, 2048), (60 * GIB, 4096)) if memory < limit), 8192)
+
+
 def _lookahead(setup: Setup) -> int:
     """Per request and decode: steps × branches or all verified tokens, whichever is more, twice for overlap."""
     if setup.levels == 0:
@@ -94,9 +99,9 @@ rules = EngineMemory(
     title="SGLang",
     read_version="0.5.23",
     page_tokens=1,
-    max_num_seqs=256,
+    max_num_seqs=lambda memory: 256,
     max_num_seqs_speculative=48,
-    max_batched_tokens=8192,
+    max_batched_tokens=_chunk,
     fraction=None,
     fraction_covers="static",
     lookahead=_lookahead,

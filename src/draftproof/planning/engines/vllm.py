@@ -16,6 +16,7 @@ from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
 
 _CHUNK_BYTES = GIB
 """The rejection sampler of the second model runner works in float32 chunks of at most this."""
+_LARGE_DEVICE = 70 * GIB
 _FEW_MORE = 1.5
 """Below this ratio of their numbers of layers, smaller groups are padded to the larger instead of splitting it."""
 
@@ -98,8 +99,8 @@ rules = EngineMemory(
     title="vLLM",
     read_version="0.33.0",
     page_tokens=16,
-    max_num_seqs=256,
-    max_batched_tokens=2048,
+    max_num_seqs=lambda memory: 1024 if memory >= _LARGE_DEVICE else 256,
+    max_batched_tokens=lambda memory: 8192 if memory >= _LARGE_DEVICE else 2048,
     fraction=0.92,
     fraction_covers="all",
     lookahead=_lookahead,
@@ -119,7 +120,7 @@ rules = EngineMemory(
     unknowns=(
         "graphs: vLLM profiles them at start and takes what it finds from the cache",
         "activations: vLLM measures its own peak with a pass of the largest size",
-        "defaults of --max-num-seqs and --max-num-batched-tokens are those of devices below 70 GiB serving over HTTP",
+        "defaults of --max-num-seqs and --max-num-batched-tokens are those of serving over HTTP, by the device's memory",
     ),
     warnings=_warnings,
 )
