@@ -21,6 +21,15 @@ def _chunk(memory: int) -> int:
     return next((tokens for limit, tokens in ((35 * GIB, 2048), (60 * GIB, 4096)) if memory < limit), 8192)
 
 
+def _graph_batch(setup: Setup) -> int:
+    """--cuda-graph-max-bs-decode by the device's memory."""
+    if setup.memory < 20 * GIB:
+        return 8
+    if setup.memory < 35 * GIB:
+        return 24 if setup.tensor_parallel < 4 else 80
+    return 256
+
+
 def _lookahead(setup: Setup) -> int:
     """Per request and decode: steps × branches or all verified tokens, whichever is more, twice for overlap."""
     if setup.levels == 0:
@@ -52,7 +61,7 @@ def _pool(setup: Setup) -> Pool:
 
 def _reserve(setup: Setup) -> Item:
     """What the automatic fraction leaves for passes."""
-    graph_batch = setup.graph_max_batch or min(setup.max_num_seqs, 256)
+    graph_batch = setup.graph_max_batch or min(setup.max_num_seqs, _graph_batch(setup))
     mib = 512 + 1.5 * max(setup.max_batched_tokens, 2048) + setup.tensor_parallel / 8 * 1024 + 2 * graph_batch
     size = round(mib * MIB)
     if setup.memory > _LARGE_DEVICE:

@@ -120,7 +120,7 @@ rules = EngineMemory(
     unknowns=(
         "graphs: vLLM profiles them at start and takes what it finds from the cache",
         "activations: vLLM measures its own peak with a pass of the largest size",
-        "defaults of --max-num-seqs and --max-num-batched-tokens are those of serving over HTTP, by the device's memory",
+        "--max-num-seqs and --max-num-batched-tokens default to those of serving over HTTP, by the device's memory",
     ),
     warnings=_warnings,
 )
