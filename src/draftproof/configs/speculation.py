@@ -8,7 +8,7 @@ must not write it out. It describes; whether an engine can do it is the dialect'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -65,9 +65,22 @@ class BatchRange:
     depth: int
 
 
+def schedule_fault(schedule: Sequence[BatchRange]) -> str | None:
+    """What keeps a schedule from saying one depth for each batch size from 1 on, or None. Engines fill gaps and tails
+    each in its own way, so a dialect writes them out when it parses."""
+    expected: int | None = 1
+    for part in schedule:
+        if part.low != expected:
+            return f"a range begins at {part.low} where {expected or 'none'} was due"
+        if (part.high is not None and part.high < part.low) or part.depth < 0:
+            return f"an impossible range {part.low}–{part.high}: {part.depth}"
+        expected = part.high + 1 if part.high is not None else None
+    return "the last range has an upper end" if schedule and expected is not None else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """`depth` is K of a chain; a tree says its own. `schedule` is ascending and without overlaps.
+    """`depth` is K of a chain; a tree says its own. `schedule` covers every batch size: `schedule_fault`.
 
     `verification`: standard (rejection sampling by Leviathan et al.), block (Sun et al.), coupled (the target's own
     sample), exact_match (accepted while equal to what the target picks), lossy (accepts what the target would not have

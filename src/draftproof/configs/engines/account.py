@@ -12,7 +12,17 @@ from dataclasses import fields
 from typing import Any, cast
 
 from draftproof.configs.engines.base import Default, Dialect, Note, NoteKind
-from draftproof.configs.speculation import BatchRange, Deployment, LookUp, ModelRef, Speculation, Tree, Value
+from draftproof.configs.speculation import (
+    BatchRange,
+    Deployment,
+    LookUp,
+    ModelRef,
+    Speculation,
+    Tree,
+    Value,
+    schedule_fault,
+)
+from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Source
 
 Settings = dict[str, Any]
@@ -104,10 +114,12 @@ class Account:
 
     A dialect asks `value(path)`, writes it down or not, and calls one of `kept`, `converted`, `dropped`, `impossible`.
     `finish` notes as dropped what nobody asked for. Values that the source engine's defaults supply are offered like
-    said ones; they are noted where they are written out, and where `dropped` is called for them.
+    said ones; they are noted where they are written out, and where `dropped` is called for them. Raises DP104 for a
+    description that contradicts itself.
     """
 
     def __init__(self, deployment: Deployment, title: str, defaults: Iterable[Default] = ()) -> None:
+        _sound(deployment.speculation)
         self.title = title
         self.said = said(deployment)
         self._implied = {item.setting: item for item in defaults if item.setting not in self.said}
@@ -122,6 +134,10 @@ class Account:
 
     def is_said(self, path: str) -> bool:
         return path in self.said
+
+    def is_implied(self, path: str) -> bool:
+        """Whether the source engine has a default for it, known or not."""
+        return path in self._implied
 
     def under(self, prefix: str) -> list[str]:
         """Said paths below `prefix`, in order."""
@@ -171,12 +187,32 @@ class Account:
         elif path in self._implied:
             default = self._implied[path]
             before = None
-            reason = f"not said, and {self._source_engine} takes {shown(default.value)} ({default.reason}); {reason}"
+            taken = (
+                f"takes {shown(default.value)} ({default.reason})"
+                if default.value is not None
+                else default.reason
+            )
+            reason = f"not said, and {self._source_engine} {taken}; {reason}"
             source = source or default.source
         else:
             before = None
         self._notes[path] = Note(
             kind=kind, setting=path, before=before, after=after, reason=reason, source=source
+        )
+
+
+def _sound(speculation: Speculation) -> None:
+    fault = schedule_fault(speculation.schedule)
+    if fault:
+        expected = "ranges from 1 on, without gaps, the last one open"
+        raise DraftproofError("DP104", "speculation.schedule", fault, expected, "Correct the ranges.")
+    if speculation.depth is not None and speculation.tree not in (None, Tree()):
+        raise DraftproofError(
+            "DP104",
+            "speculation.depth",
+            "a depth and a tree",
+            "one of the two",
+            "With a tree, give tree.depth.",
         )
 
 
@@ -186,8 +222,12 @@ def acting_defaults(deployment: Deployment, engine: str) -> tuple[Default, ...]:
 
     if deployment.engine == engine or deployment.engine not in DIALECTS:
         return ()
-    found = dialect(deployment.engine).defaults(deployment)
-    return tuple(item for item in found if item.value is not None)
+    return dialect(deployment.engine).defaults(deployment)
+
+
+def unknown_defaults(deployment: Deployment, target: Dialect) -> tuple[Default, ...]:
+    """Where something acts in the deployment's own engine, and the text alone does not tell what."""
+    return tuple(item for item in acting_defaults(deployment, target.engine) if item.value is None)
 
 
 _TOGETHER = frozenset(("speculation.lookup.min_ngram", "speculation.lookup.max_ngram"))

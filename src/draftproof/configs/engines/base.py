@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from draftproof.configs.speculation import Deployment, Value
 from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Source
 
+Effect = Literal[
+    "deprecated", "removed", "ignored", "rewritten", "inferred", "refused", "unsettled", "unread", "lost"
+]  # fmt: skip
 Reader = Callable[[str], str]
 """Gives the text of a file that a configuration names (`--config cfg.yaml`). Raises DP002 where there is none."""
 
@@ -48,11 +51,13 @@ class Note:
 class Remark:
     """What parsing noticed: a spelling that is deprecated, removed, or corrected by the engine itself.
 
-    `effect`: deprecated (works, and warns), removed (the engine refuses it), ignored (accepted without effect),
-    rewritten (the engine replaces the value), inferred (the engine deduces it from something else).
+    `effect`: deprecated (works, and warns), removed (a spelling that is gone), ignored (accepted without effect),
+    rewritten (the engine replaces the value), inferred (the engine deduces it from something else), refused (the
+    engine does not start with it), unsettled (what its documents and its code say differs), unread (a part of the
+    configuration that was not at hand), lost (cannot be kept, as comments). `setting` is the engine's own key.
     `position` is the character offset in the text, or None where there is none."""
 
-    effect: str
+    effect: Effect
     setting: str
     found: str
     today: str | None

@@ -50,9 +50,10 @@ class Options:
 
 
 def read_options(
-    place: Place, words: Sequence[Word], table: Mapping[str, Option], abbreviated: bool
+    place: Place, words: Sequence[Word], table: Mapping[str, Option], abbreviated: str = ""
 ) -> Options:
-    """Sorts `words`. `table` maps every spelling to its option; `abbreviated`: unique beginnings count.
+    """Sorts `words`. `table` maps every spelling to its option; Unique beginnings count for
+    options that begin with `abbreviated`, of which the table must then have all.
 
     Raises DP111 for a missing, superfluous or ill-formed value.
     """
@@ -65,7 +66,9 @@ def read_options(
             found.positional.append(word)
             continue
         name, equals, inline = word.text.partition("=")
-        option = table.get(name) or (_by_beginning(place, word, name, table) if abbreviated else None)
+        option = table.get(name) or (
+            _by_beginning(place, word, name, table) if abbreviated and name.startswith(abbreviated) else None
+        )
         following = index
         while following < len(words) and not is_option(words[following].text):
             following += 1
@@ -89,8 +92,6 @@ def is_option(text: str) -> bool:
 
 
 def _by_beginning(place: Place, word: Word, name: str, table: Mapping[str, Option]) -> Option | None:
-    if not name.startswith("--") or len(name) < 5:
-        return None
     hits = {option.name: option for spelling, option in table.items() if spelling.startswith(name)}
     if len(hits) > 1:
         raise place.at(word.position).refused(

@@ -93,7 +93,7 @@ TABLE = {
 
 def options(text: str) -> Options:
     place = Place("sglang", text)
-    return read_options(place, read_command(place).words, TABLE, abbreviated=True)
+    return read_options(place, read_command(place).words, TABLE, abbreviated="--")
 
 
 def test_options_as_argparse_reads_them() -> None:

@@ -1,0 +1,58 @@
+"""What a dialect collects while it parses: neutral settings, the engine's own keys, remarks.
+
+Called by the dialects; `account.build` makes the deployment. Knows no engine's words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from draftproof.configs.engines.account import Settings, build, unchanged
+from draftproof.configs.engines.base import Effect, Parsed, Remark
+from draftproof.core.finding import Source
+
+
+class Gathering:
+    """One parse. `own` keeps a key that has no neutral counterpart, as "engine.key"."""
+
+    def __init__(self, engine: str, version: str | None, source: Source) -> None:
+        self.engine, self.version, self.source = engine, version, source
+        self.settings: Settings = {}
+        self.remarks: list[Remark] = []
+
+    def say(self, path: str, value: Any) -> None:
+        """Says `path`, unless there is nothing to say."""
+        if value is not None and value != ():
+            self.settings[path] = value
+
+    def own(self, key: str, value: Any, *, around: bool = False) -> None:
+        """`around`: it belongs to the deployment and says nothing about speculation."""
+        where = "extras" if around else "speculation.extras"
+        self.settings[f"{where}.{self.engine}.{key}"] = unchanged(value)
+
+    def remark(
+        self,
+        effect: Effect,
+        setting: str,
+        reason: str,
+        *,
+        found: str,
+        today: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        self.remarks.append(
+            Remark(
+                effect=effect,
+                setting=setting,
+                found=found,
+                today=today,
+                reason=reason,
+                versions=self.source.name,
+                source=self.source,
+                position=position,
+            )
+        )
+
+    def parsed(self) -> Parsed:
+        deployment = build(self.engine, self.settings, self.version)
+        return Parsed(deployment=deployment, remarks=tuple(self.remarks))

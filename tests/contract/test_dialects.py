@@ -1,0 +1,232 @@
+"""What every dialect of `configs.registry` promises. A new dialect is a row there and golden texts in `deployments`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from draftproof.configs.engines.account import said
+from draftproof.configs.engines.base import Dialect, NoteKind, Rendered
+from draftproof.configs.registry import DIALECTS, dialect
+from draftproof.configs.speculation import BatchRange, Deployment, Speculation, Tree
+from draftproof.core.errors import DraftproofError
+from support.deployments import GOLDEN, Golden, deployments
+
+ROUND = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+PLACE = re.compile(r"line \d+, column \d+")
+
+
+@pytest.fixture(params=DIALECTS)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def reader(files: dict[str, str]) -> Callable[[str], str]:
+    def read(name: str) -> str:
+        if name not in files:
+            raise DraftproofError("DP002", name, "nothing", "a file", "Create it.")
+        return files[name]
+
+    return read
+
+
+def parsed_again(found: Dialect, rendered: Rendered) -> Deployment:
+    files = {artifact.name: artifact.text for artifact in rendered.artifacts}
+    return found.parse(rendered.artifacts[0].text, read=reader(files)).deployment
+
+
+def rendered_or_none(found: Dialect, deployment: Deployment) -> Rendered | None:
+    """None for a description that contradicts itself."""
+    try:
+        return found.render(deployment)
+    except DraftproofError as error:
+        if error.code != "DP104":
+            raise
+        return None
+
+
+def test_names_and_versions(engine: str) -> None:
+    found = dialect(engine)
+    assert found.engine == engine
+    assert found.title
+    assert found.render(Deployment(engine=engine), found.read_version).artifacts
+    for wrong in ("0.0.1", "yesterday"):
+        for ask in (
+            lambda version: found.parse("", version),
+            lambda version: found.render(Deployment(engine=engine), version),
+            lambda version: found.defaults(Deployment(engine=engine), version),
+        ):
+            with pytest.raises(DraftproofError) as caught:
+                ask(wrong)
+            assert caught.value.code == "DP112"
+
+
+@given(deployment=deployments())
+@ROUND
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_setting_is_accounted_for_and_comes_back(name: str, deployment: Deployment) -> None:
+    found = dialect(name)
+    rendered = rendered_or_none(found, deployment)
+    if rendered is None:
+        return
+    counted = Counter(note.setting for note in rendered.notes)
+    assert max(counted.values()) == 1
+    before = said(deployment)
+    assert set(before) <= set(counted)
+    impossible = [note for note in rendered.notes if note.kind is NoteKind.IMPOSSIBLE]
+    assert bool(impossible) != bool(rendered.artifacts)
+    for note in rendered.notes:
+        assert note.reason
+        assert (note.after is not None) == (note.kind in (NoteKind.KEPT, NoteKind.CONVERTED))
+    if not rendered.artifacts:
+        return
+    again = parsed_again(found, rendered)
+    after = said(again)
+    acting = {item.setting: item.value for item in found.defaults(again)}
+    for note in rendered.notes:
+        if note.after is not None and note.setting in before:
+            assert after.get(note.setting, acting.get(note.setting)) == before[note.setting], note
+
+
+@given(data=st.data())
+@ROUND
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_own_engine_gets_nothing_that_was_not_said(name: str, data: st.DataObject) -> None:
+    found = dialect(name)
+    deployment = data.draw(deployments(name))
+    rendered = rendered_or_none(found, deployment)
+    if rendered is None or not rendered.artifacts:
+        return
+    assert set(said(parsed_again(found, rendered))) - _how_written(name) <= set(said(deployment))
+    assert {note.setting for note in rendered.notes} == set(said(deployment))
+
+
+def _how_written(name: str) -> set[str]:
+    """How a command starts is no setting, but it is kept."""
+    return {f"extras.{name}.launcher"}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_documented_texts_are_read_without_false_alarm_and_come_back(name: str) -> None:
+    golden = GOLDEN[name]
+    found = dialect(golden.engine)
+    first = found.parse(golden.text, read=reader(golden.files))
+    assert tuple(remark.effect for remark in first.remarks) == golden.remarks
+    rendered = found.render(first.deployment)
+    assert {note.kind for note in rendered.notes} <= {NoteKind.KEPT, NoteKind.CONVERTED}
+    again = parsed_again(found, rendered)
+    assert again == first.deployment
+    assert found.render(again) == rendered
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("target", DIALECTS)
+def test_documented_texts_translate_to_every_engine_or_are_refused_with_a_reason(
+    name: str, target: str
+) -> None:
+    golden = GOLDEN[name]
+    deployment = dialect(golden.engine).parse(golden.text, read=reader(golden.files)).deployment
+    rendered = dialect(target).render(deployment)
+    assert rendered.artifacts or any(note.kind is NoteKind.IMPOSSIBLE for note in rendered.notes)
+    if rendered.artifacts:
+        assert parsed_again(dialect(target), rendered).speculation.method == deployment.speculation.method
+
+
+def answered(name: str, text: str, files: dict[str, str] | None = None) -> None:
+    """A text is read, or refused with its place."""
+    found = dialect(name)
+    try:
+        first = found.parse(text, read=reader(files or {}))
+    except DraftproofError as error:
+        refusal = error
+    else:
+        with suppress(DraftproofError):
+            found.render(first.deployment)
+        return
+    assert refusal.code in ("DP111", "DP002"), refusal
+    assert refusal.code == "DP002" or PLACE.search(refusal.field), refusal
+
+
+@given(text=st.text(max_size=60))
+@FEW
+@pytest.mark.parametrize("name", DIALECTS)
+def test_any_text_is_read_or_refused_with_its_place(name: str, text: str) -> None:
+    answered(name, text)
+
+
+@given(data=st.data())
+@ROUND
+@pytest.mark.parametrize("name", DIALECTS)
+def test_damaged_texts_are_read_or_refused_with_their_place(name: str, data: st.DataObject) -> None:
+    mine = [golden for golden in GOLDEN.values() if golden.engine == name]
+    if not mine:
+        pytest.fail(f"no golden text of {name}")
+    golden: Golden = data.draw(st.sampled_from(mine))
+    texts = {"": golden.text, **golden.files}
+    which = data.draw(st.sampled_from(sorted(texts)))
+    text = texts[which]
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 12)))
+    middle = data.draw(
+        st.text(max_size=6)
+        | st.sampled_from(["", "{", "]", '"', "'", "\\", ": ", "- ", "&a ", "*a", "--", "=", "0x", "$("])
+    )
+    texts[which] = text[:start] + middle + text[end:]
+    answered(name, texts.pop(""), texts)
+
+
+HOSTILE = {
+    "long": "a" * 300_000,
+    "long words": "--a b " * 40_000,
+    "brackets": "[" * 100_000,
+    "braces": "{" * 100_000,
+    "JSON": '{"a":' * 50_000,
+    "parentheses": "f(" * 50_000,
+    "minus": "-" * 100_000 + "1",
+    "sum": "f(x=" + "1+" * 50_000 + "1)",
+    "attributes": "a" + ".a" * 50_000,
+    "dashes": "- " * 50_000,
+    "indented": "\n".join(" " * level + f"k{level}:" for level in range(300)),
+    "quotes": "'" * 99_999,
+    "backslashes": "\\" * 100_000,
+    "spaces": " " * 200_000 + "x",
+    "lines": "\n" * 200_000 + "x",
+    "aliases": "a0: &a0 [x, x]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)),
+    "cycle": "a: &a\n  b: *a\n",
+    "digits": "f(x=" + "9" * 50_000 + ")",
+    "YAML digits": "max_batch_size: " + "9" * 50_000,
+    "sexagesimal": "max_batch_size: " + "9:" * 20_000 + "59",
+    "null": "a\x00b",
+    "surrogate": "a\ud800b",
+    "many keys": "".join(f"k{n}: {n}\n" for n in range(30_000)),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_texts_are_answered(engine: str, kind: str) -> None:
+    answered(engine, HOSTILE[kind])
+
+
+FROM_ONE = BatchRange(low=1, high=4, depth=3)
+
+
+@pytest.mark.parametrize(
+    "speculation",
+    [
+        Speculation(method="eagle3", schedule=(FROM_ONE, BatchRange(low=4, high=None, depth=1))),
+        Speculation(method="eagle3", schedule=(BatchRange(low=2, high=None, depth=3),)),
+        Speculation(method="eagle3", schedule=(FROM_ONE,)),
+        Speculation(method="eagle3", depth=3, tree=Tree(depth=3, branching=2, num_nodes=6)),
+    ],
+)
+def test_contradictions_are_refused_by_name(engine: str, speculation: Speculation) -> None:
+    with pytest.raises(DraftproofError) as caught:
+        dialect(engine).render(Deployment(engine=engine, speculation=speculation))
+    assert (caught.value.code, caught.value.field.partition(".")[0]) == ("DP104", "speculation")

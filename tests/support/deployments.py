@@ -1,0 +1,181 @@
+"""Deployments drawn at random, and texts that engines document: what the contract of the dialects is tested on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import get_args
+
+from hypothesis import strategies as st
+
+from draftproof.configs.registry import DIALECTS
+from draftproof.configs.speculation import BatchRange, Deployment, LookUp, Method, ModelRef, Speculation, Tree
+
+SMALL = st.integers(1, 64)
+NAMES = st.sampled_from(
+    ["Qwen/Qwen2.5-7B-Instruct", "./draft", "a model's name", "-x", "$HOME", "no", "1e3"]
+) | st.text(min_size=1, max_size=12)
+DTYPES = st.sampled_from(["auto", "float16", "bfloat16", "float32", "fp8", "fp8_e4m3", "f16", "q8_0", "int4"])
+FRACTIONS = st.sampled_from([0.0, 0.05, 0.5, 0.7, 0.9, 1.0])
+
+
+def _optional(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.none() | strategy
+
+
+def models() -> st.SearchStrategy[ModelRef]:
+    return st.builds(
+        ModelRef,
+        name=NAMES,
+        revision=_optional(st.sampled_from(["main", "v1"])),
+        quantization=_optional(st.sampled_from(["fp8", "awq", "int4", "something"])),
+    )
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[BatchRange, ...]:
+    """Sound ones: from 1 on, without gaps, the last one open."""
+    bounds = sorted(draw(st.sets(st.integers(1, 128), max_size=3)))
+    lows = [1, *(bound + 1 for bound in bounds)]
+    depths = [draw(st.integers(0, 8)) for _ in lows]
+    return tuple(
+        BatchRange(low=low, high=high, depth=depth)
+        for low, high, depth in zip(lows, [*bounds, None], depths, strict=True)
+    )
+
+
+EXTRAS = st.dictionaries(
+    st.builds(
+        "{}.{}".format, st.sampled_from([*DIALECTS, "elsewhere"]), st.sampled_from(["some-key", "use_x"])
+    ),
+    st.sampled_from([1, 0.5, True, "text", ("a", "b")]),
+    max_size=2,
+)
+
+
+def speculations() -> st.SearchStrategy[Speculation]:
+    """Mostly sound ones; contradictions are among them, because a dialect must answer those, too."""
+    methods = st.sampled_from(get_args(Method))
+    likely = st.sampled_from(["draft_model", "eagle3", "eagle", "mtp", "ngram", "none"])
+    trees = st.builds(Tree, depth=_optional(SMALL), branching=_optional(SMALL), num_nodes=_optional(SMALL))
+    shape = st.one_of(
+        st.just({}),
+        st.fixed_dictionaries({"depth": SMALL}),
+        st.fixed_dictionaries({"tree": trees}),
+        st.fixed_dictionaries({"depth": SMALL, "tree": st.just(Tree(depth=2, branching=2, num_nodes=4))}),
+    )
+    lookups = st.builds(
+        LookUp,
+        min_ngram=_optional(SMALL),
+        max_ngram=_optional(SMALL),
+        max_tree_depth=_optional(SMALL),
+        max_cached_requests=_optional(SMALL),
+        max_spec_factor=_optional(FRACTIONS),
+        min_token_prob=_optional(FRACTIONS),
+    )
+    rest = {
+        "method": likely | methods,
+        "drafter": _optional(models()),
+        "min_depth": _optional(SMALL),
+        "lookup": _optional(lookups),
+        "schedule": st.just(()) | schedules(),
+        "adaptive": _optional(st.booleans()),
+        "verification": _optional(st.sampled_from(["standard", "block", "coupled", "exact_match", "lossy"])),
+        "draft_sampling": _optional(st.sampled_from(["greedy", "probabilistic"])),
+        "min_confidence": _optional(FRACTIONS),
+        "different_vocabulary": _optional(st.booleans()),
+        "draft_tensor_parallel": _optional(SMALL),
+        "draft_max_model_len": _optional(SMALL),
+        "draft_kv_dtype": _optional(DTYPES),
+        "draft_weights": _optional(st.sampled_from(["int8", "int4"])),
+        "parts": st.just(()) | st.just((Speculation(method="ngram", depth=3), Speculation(method="suffix"))),
+        "extras": EXTRAS,
+    }
+    return st.builds(
+        lambda given, shape: Speculation(**{**given, **shape}), _sparse(rest, keep=("method",)), shape
+    )
+
+
+def _sparse(
+    keys: dict[str, st.SearchStrategy[object]], keep: tuple[str, ...]
+) -> st.SearchStrategy[dict[str, object]]:
+    """A few of the keys: a description that says everything at once is refused for one reason or another."""
+    optional = {name: strategy for name, strategy in keys.items() if name not in keep}
+    return st.sets(st.sampled_from(sorted(optional)), max_size=5).flatmap(
+        lambda chosen: st.fixed_dictionaries({name: keys[name] for name in [*keep, *sorted(chosen)]})
+    )
+
+
+def deployments(engine: str | None = None) -> st.SearchStrategy[Deployment]:
+    """Of `engine`, or of any."""
+    numbers = (
+        "max_model_len", "max_num_seqs", "max_num_batched_tokens", "memory_bytes", "tensor_parallel",
+        "pipeline_parallel", "data_parallel", "block_size", "graph_max_batch",
+    )  # fmt: skip
+    keys: dict[str, st.SearchStrategy[object]] = {
+        "engine": st.just(engine) if engine else st.sampled_from([*DIALECTS, "elsewhere"]),
+        "target": _optional(models()),
+        "speculation": speculations(),
+        "dtype": DTYPES,
+        "kv_dtype": DTYPES,
+        "memory_fraction": FRACTIONS,
+        "enforce_eager": st.booleans(),
+        "prefix_caching": st.booleans(),
+        "lora": st.booleans(),
+        "extras": EXTRAS,
+        "rest": st.just(("--host", "0.0.0.0")),
+        **dict.fromkeys(numbers, SMALL),
+    }
+    known = {item.name for item in fields(Deployment)} - {"version"}
+    assert set(keys) == known, "a field of Deployment that is not drawn"
+    return _sparse(keys, keep=("engine", "target", "speculation")).map(lambda given: Deployment(**given))
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A text as an engine documents it; `remarks` are the effects that parsing must name, no more and no fewer."""
+
+    engine: str
+    text: str
+    files: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+GOLDEN: dict[str, Golden] = {
+    "draftproof object": Golden(
+        "draftproof", '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}'
+    ),
+    "vLLM draft model": Golden(
+        "vllm",
+        "vllm serve Qwen/Qwen3-4B-Thinking-2507 --host 0.0.0.0 --port 8000 --seed 42 -tp 1 --max_model_len 2048 \\\n"
+        '    --gpu_memory_utilization 0.8 --speculative-config \'{"model": "Qwen/Qwen3-0.6B", '
+        '"num_speculative_tokens": 5, "method": "draft_model"}\'',
+    ),
+    "vLLM MTP": Golden(
+        "vllm",
+        "vllm serve XiaomiMiMo/MiMo-7B-Base --tensor-parallel-size 1 "
+        '--speculative-config \'{"method": "mtp", "num_speculative_tokens": 1}\'',
+    ),
+    "SGLang STANDALONE": Golden(
+        "sglang",
+        "python3 -m sglang.launch_server --model Qwen/Qwen2.5-7B-Instruct --speculative-algorithm STANDALONE \\\n"
+        "    --speculative-draft-model-path Qwen/Qwen2.5-1.5B-Instruct --speculative-num-steps 4 \\\n"
+        "    --speculative-eagle-topk 1 --speculative-num-draft-tokens 5 --mem-fraction-static 0.7 \\\n"
+        "    --cuda-graph-max-bs-decode 8 --log-level warning\n",
+    ),
+    "SGLang adaptive EAGLE3": Golden(
+        "sglang",
+        "sglang serve --model-path meta-llama/Llama-3.1-8B-Instruct --speculative-algorithm EAGLE3 "
+        "--speculative-draft-model-path jamesliu1/sglang-EAGLE3-Llama-3.1-Instruct-8B --speculative-num-steps 3 "
+        "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4 --speculative-adaptive "
+        "--speculative-adaptive-config slots.json",
+        {
+            "slots.json": '{"1": {"candidate_steps": [1, 3, 5], "up_hysteresis": 0.1}, "16": {"candidate_steps": [0]}}'
+        },
+    ),
+    "SGLang NGRAM": Golden(
+        "sglang",
+        "SGLANG_NGRAM_FORCE_GREEDY_VERIFY=1 python -m sglang.launch_server --model-path Qwen/Qwen3-8B "
+        "--speculative-algorithm NGRAM --speculative-num-draft-tokens 16 --speculative-ngram-max-trie-depth 12",
+    ),
+}
+"""Documented texts by name; a new dialect adds its own."""
