@@ -85,7 +85,7 @@ def _command(place: Place, read: Reader | None) -> dict[str, Any]:
     if texts[0] in words.COMMANDS:
         found["extras.draftproof.launcher"] = texts[0]
         line = line[1:]
-    given = read_options(place, line, words.TABLE, abbreviated=False)
+    given = read_options(place, line, words.TABLE)
     if given.positional:
         found["target"] = given.positional[0].text
     for name, item in given.given.items():

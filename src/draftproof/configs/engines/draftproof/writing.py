@@ -69,7 +69,11 @@ class Writer:
             words.CONFIG.name,
             text,
         ]
-        asks = self._command() == "generate" and not {"--prompt", "--prompt-file"} & set(flags)
+        asks = (
+            target is not None
+            and self._command() == "generate"
+            and not {"--prompt", "--prompt-file"} & set(flags)
+        )
         return Rendered(
             artifacts=(Artifact(name="command", text=write_command([*line, *(["-"] if asks else [])])),),
             notes=notes,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from draftproof.configs.engines.account import Settings, unchanged
-from draftproof.configs.engines.base import Remark
+from draftproof.configs.engines.base import Effect, Remark
 from draftproof.configs.engines.vllm import facts
 from draftproof.configs.engines.vllm.facts import KEYS
 from draftproof.configs.engines.vllm.history import has, told
@@ -39,7 +39,7 @@ class Found:
 
     def remark(
         self,
-        effect: str,
+        effect: Effect,
         setting: str,
         found: str,
         today: str | None,
@@ -105,6 +105,7 @@ def _one_key(name: str, node: Node, found: Found) -> Any:
     value = key.read(node, name)
     presence = facts.KEY_HISTORY.get(name)
     if presence is not None and not (there := has(presence, found.version)):
+        effect: Effect
         effect, reason = (
             ("unknown", f"not known for {found.version}")
             if there is None

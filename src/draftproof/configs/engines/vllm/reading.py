@@ -103,7 +103,7 @@ def _field(path: str, option: Option, node: Node) -> Any:
 
 def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str, ...]:
     words, config = _undotted(place, _after_program(place, words))
-    given = read_options(place, words, _TABLE, abbreviated=True)
+    given = read_options(place, words, _TABLE, abbreviated="--")
     _read_target(place, given, found)
     unnamed: list[str] = []
     for name, item in given.given.items():
