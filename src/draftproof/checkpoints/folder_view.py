@@ -5,7 +5,7 @@ Made by `opening`. Reads each file once and only when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -154,10 +154,14 @@ class FolderView:
             lambda: self._folder.read_range(file, entry.offset, entry.num_bytes),
         )
 
-    def hashes(self) -> Mapping[str, str]:
+    def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
         weights = () if self._shards is None else self._shards.files
         wanted = [name for name in (*_DECIDING, *weights) if name in self.files]
-        return {name: self._folder.sha256(name) for name in wanted}
+        found = {}
+        for name in wanted:
+            progress(name)
+            found[name] = self._folder.sha256(name)
+        return found
 
     @cached_property
     def _shards(self) -> Shards | None:

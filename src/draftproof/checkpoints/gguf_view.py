@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -101,5 +101,6 @@ class GgufView:
             lambda: folder.read_range(self._path.name, found.offset, found.num_bytes),
         )
 
-    def hashes(self) -> Mapping[str, str]:
+    def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
+        progress(self._path.name)
         return {self._path.name: sha256_of_file(self._path)}

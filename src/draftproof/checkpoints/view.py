@@ -6,7 +6,7 @@ before it is asked for, no tensor data beyond small index tensors, everything bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -115,8 +115,11 @@ class CheckpointView(Protocol):
         """
         ...
 
-    def hashes(self) -> Mapping[str, str]:
-        """File name → sha256 of each file that decides what the model computes (large: reads everything)."""
+    def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
+        """File name → sha256 of each file that decides what the model computes; `progress` is told each name.
+
+        A local directory is read whole, however large. What a hub or its cache names by sha256 is taken from there.
+        """
         ...
 
 

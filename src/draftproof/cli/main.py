@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "advise": "draftproof.cli.advise",
     "demo": "draftproof.cli.demo",
     "generate": "draftproof.cli.generate",
+    "lock": "draftproof.cli.lock",
     "models": "draftproof.cli.models",
     "plan": "draftproof.cli.plan",
     "pairs": "draftproof.cli.pairs",

@@ -1,0 +1,218 @@
+"""`draftproof lock`: writes the deployment record, one file that says exactly what is deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from draftproof.cli import output
+from draftproof.cli.options import json_option, read_text
+from draftproof.core.errors import DraftproofError
+
+if TYPE_CHECKING:
+    from draftproof.configs.lock.making import Subject
+    from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord
+    from draftproof.configs.speculation import Deployment
+
+EXAMPLES = (
+    "draftproof lock smollm2-135m --speculative-config "
+    """'{"method": "ngram", "num_speculative_tokens": 4}'""",
+    "draftproof lock ./Qwen3-8B --command 'vllm serve Qwen/Qwen3-8B --spec-method ngram --spec-tokens 5' "
+    "--engine vllm==0.33.0",
+)
+DEFAULT_FILE = "draftproof.lock.json"
+
+
+@click.command(
+    name="lock",
+    short_help="Write down exactly what is deployed, to see later what has drifted.",
+    epilog=output.examples(*EXAMPLES),
+)
+@click.argument("target", required=False)
+@click.option("--draft", metavar="DRAFTER", help="The drafter: a directory, a GGUF file or a hub id.")
+@click.option(
+    "--command",
+    "text",
+    metavar="TEXT",
+    help="What starts the engine: its command line or configuration; @FILE reads a file.",
+)
+@click.option(
+    "--speculative-config",
+    metavar="JSON",
+    help="For draftproof itself: JSON, or @FILE. Instead of --command.",
+)
+@click.option(
+    "--engine",
+    metavar="ENGINE[==VERSION]",
+    help="Default: the first word of --command, and what is installed.",
+)
+@click.option(
+    "--verdict",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The report.json of the measurement on which this deployment was decided.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_FILE,
+    show_default=True,
+    metavar="FILE",
+    help="Where to write the record.",
+)
+@json_option
+def command(
+    target: str | None,
+    draft: str | None,
+    text: str | None,
+    speculative_config: str | None,
+    engine: str | None,
+    verdict: Path | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Write the deployment record: files with their SHA-256, engine, arguments, hardware, and the measurement.
+
+    TARGET and --draft say where the checkpoints lie on this machine; without them, the names in --command are used.
+    Keys, tokens and passwords are left out. `draftproof check --lock FILE` tells later what has drifted, also
+    against a running endpoint.
+    """
+    from draftproof.configs.lock.making import make_record
+    from draftproof.configs.lock.record import write_record
+
+    deployment, given, version = _deployment(text, speculative_config, engine)
+    subject = _subject(deployment, given, version, target, draft, verdict)
+    line = output.ProgressLine()
+    try:
+        record = make_record(subject, lambda name: line.show(0, 1, f"reading {name}"))
+    finally:
+        line.clear()
+    write_record(out, record)
+    if as_json:
+        output.print_json({"path": str(out), "record": record.as_dict()})
+        return output.DONE
+    _show(out, record)
+    return output.DONE
+
+
+def _deployment(
+    text: str | None, speculative_config: str | None, engine: str | None
+) -> tuple[Deployment, str, str | None]:
+    """What is deployed, the text that says it, and the version that --engine names."""
+    from draftproof.configs.registry import DIALECTS, dialect
+
+    if (text is None) == (speculative_config is None):
+        found = "neither" if text is None else "both"
+        raise DraftproofError(
+            "DP001",
+            "--command",
+            f"{found} --command and --speculative-config",
+            "one of them",
+            "Give what starts the engine, or --speculative-config for draftproof itself.",
+        )
+    given = _read(
+        text or speculative_config or "", "--command" if text is not None else "--speculative-config"
+    )
+    name, _, version = (engine or "").partition("==")
+    if not name:
+        name = "draftproof" if text is None else _engine_of(given, tuple(DIALECTS))
+    return dialect(name).parse(given, version or None).deployment, given, version or None
+
+
+def _read(text: str, option: str) -> str:
+    return read_text(Path(text[1:]), option) if text.startswith("@") else text
+
+
+_PROGRAMS = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trtllm-serve": "trtllm",
+    "llama-server": "llamacpp",
+    "llama-cli": "llamacpp",
+    "draftproof": "draftproof",
+    "firectl": "fireworks",
+}
+
+
+def _engine_of(text: str, engines: tuple[str, ...]) -> str:
+    """By the program that the command starts. Raises DP110."""
+    for word in text.split()[:8]:
+        name = _PROGRAMS.get(word.rpartition("/")[2])
+        if name is None and word.startswith("sglang."):
+            name = "sglang"
+        if name in engines:
+            return name
+    raise DraftproofError(
+        "DP110",
+        "--engine",
+        "a text that does not say its engine",
+        ", ".join(engines),
+        "Name it: --engine vllm==0.33.0",
+    )
+
+
+def _subject(
+    deployment: Deployment,
+    text: str,
+    version: str | None,
+    target: str | None,
+    draft: str | None,
+    verdict: Path | None,
+) -> Subject:
+    from draftproof.configs.lock.making import Subject
+
+    if target is None and deployment.target is None:
+        raise DraftproofError(
+            "DP001",
+            "TARGET",
+            "no target",
+            "a directory, a GGUF file, a hub id, or a name from `draftproof models list`",
+            "Name the target before the options.",
+        )
+    return Subject(
+        deployment=deployment,
+        text=text,
+        version=version,
+        target=None if target is None else _path(target),
+        drafter=None if draft is None else _path(draft),
+        verdict=verdict,
+    )
+
+
+def _path(reference: str) -> str:
+    """A name of our own catalogue as its path."""
+    from draftproof.cli.options import find_model
+    from draftproof.models.catalogue import CATALOGUE
+
+    return (
+        str(find_model(reference)) if reference in CATALOGUE and not Path(reference).exists() else reference
+    )
+
+
+def _show(out: Path, record: DeploymentRecord) -> None:
+    engine = record.engine
+    lines = {
+        "record": str(out),
+        "engine": f"{engine.name} {engine.version or 'of unknown version'}"
+        + (f" ({engine.version_from})" if engine.version_from else ""),
+        "target": _described(record.target),
+        "drafter": _described(record.drafter),
+        "arguments": " ".join(record.arguments)[:200],
+        "hardware": f"{record.hardware['cpu']}, {record.hardware['num_cores']} cores",
+        "measurement": ", ".join(record.verdict.verdicts) or record.verdict.path
+        if record.verdict is not None
+        else "none: nothing shows that this deployment pays",
+    }
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        click.echo(f"{name.ljust(width)}  {value}")
+    output.note(f"later: draftproof check --lock {out}")
+
+
+def _described(checkpoint: CheckpointRecord | None) -> str:
+    if checkpoint is None:
+        return "none"
+    revision = f" at {checkpoint.revision[:12]}" if checkpoint.revision else ""
+    return f"{checkpoint.reference}{revision}, {len(checkpoint.files)} files"
