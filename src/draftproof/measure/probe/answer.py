@@ -68,6 +68,12 @@ class StreamEvent:
                 parts.append(function.get("arguments") if isinstance(function, Mapping) else None)
         return "".join(part for part in parts if isinstance(part, str))
 
+    @property
+    def has_reasoning(self) -> bool:
+        deltas = [choice.get("delta") for choice in dicts(self.payload.get("choices"))]
+        names = ("reasoning_content", "reasoning")
+        return any(isinstance(delta, Mapping) and delta.get(name) for delta in deltas for name in names)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

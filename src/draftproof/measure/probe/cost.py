@@ -21,6 +21,8 @@ SMALL_TOKENS = 16
 """Most tokens of the answer to a small request."""
 
 _FORM_REQUESTS = 3
+_TRIALS = 2
+"""Whether a stream gives its usage, and whether a prediction is taken."""
 _TEMPLATE_TOKENS = 40
 """What a chat template may add to a prompt."""
 
@@ -84,14 +86,17 @@ class Estimate:
 
 
 def estimate(accepted: bool, prompts: Sequence[Prompt], max_tokens: int) -> Estimate:
-    """Of a run with these parts; `prompts` are those that are streamed, none if nothing is observed so."""
+    """Of a run with these parts; `prompts` are those that are streamed, none if nothing is observed so. Requests that
+    are repeated after a rate limit or a server's error come on top; they are answered with errors, not with tokens."""
     small = estimated_tokens(PROMPT) + _TEMPLATE_TOKENS
+    forms = _FORM_REQUESTS + (_TRIALS if prompts else 0)
     parts = [
         CostPart(
             what="small requests to find the form of a request",
-            requests=_FORM_REQUESTS,
-            prompt_tokens=_FORM_REQUESTS * small,
-            completion_tokens=_FORM_REQUESTS * SMALL_TOKENS,
+            requests=forms,
+            prompt_tokens=forms * small,
+            completion_tokens=forms * SMALL_TOKENS,
+            rejected_tokens=estimated_tokens(PREDICTED),
         )
     ]
     if accepted:

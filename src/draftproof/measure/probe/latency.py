@@ -79,18 +79,13 @@ class PairedTimes:
 
 
 def stream_once(client: Client, body: Mapping[str, Any], prompt: Prompt, arm: Arm) -> tuple[Streamed, Answer]:
-    """One streamed request. Where the endpoint refuses stream_options, the answer has no count of tokens."""
-    answer = client.chat({**body, "stream": True, "stream_options": {"include_usage": True}})
-    if answer.failure is not None and answer.status == 400:
-        plain = client.chat({**body, "stream": True})
-        answer = plain if plain.failure is None else answer
+    """One streamed request."""
+    answer = client.chat({**body, "stream": True})
     events = answer.text_events
-    completion = count(answer.usage, "completion_tokens")
     accepted, rejected = (
         count(answer.usage, "completion_tokens_details", f"{what}_prediction_tokens")
         for what in ("accepted", "rejected")
     )
-    tokens = None if completion is None else max(0, completion - (rejected or 0))
     text = answer.content
     return (
         Streamed(
@@ -100,7 +95,7 @@ def stream_once(client: Client, body: Mapping[str, Any], prompt: Prompt, arm: Ar
             total_s=events[-1].at_s if events else answer.elapsed_s,
             num_events=len(events),
             num_chars=len(text),
-            num_tokens=tokens or None,
+            num_tokens=_streamed_tokens(answer),
             accepted=accepted,
             rejected=rejected,
             retries=answer.retries,
@@ -109,6 +104,18 @@ def stream_once(client: Client, body: Mapping[str, Any], prompt: Prompt, arm: Ar
         ),
         answer,
     )
+
+
+def _streamed_tokens(answer: Answer) -> int | None:
+    """Tokens of the text that was streamed: rejected predicted ones, and reasoning that was kept back, taken off."""
+    completion = count(answer.usage, "completion_tokens")
+    if completion is None:
+        return None
+    rejected = count(answer.usage, "completion_tokens_details", "rejected_prediction_tokens") or 0
+    hidden = count(answer.usage, "completion_tokens_details", "reasoning_tokens") or 0
+    if any(event.has_reasoning for event in answer.events):
+        hidden = 0
+    return max(0, completion - rejected - hidden) or None
 
 
 def edit_body(

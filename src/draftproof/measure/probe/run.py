@@ -206,24 +206,33 @@ def _run_observed(
         step("server, pages")
         seen.pages = read_pages(client)
         seen.metrics = read_metrics(client, plan.provider)
-    bodies = [
-        (prompt, edit_body(form.base, prompt, form.max_tokens_name, plan.max_tokens))
-        for prompt in plan.prompts
-    ]
+    if plan.prompts:
+        _run_streams(client, form, result, plan, step)
+    if seen.metrics is not None:
+        after = read_metrics(client, plan.provider)
+        seen.metrics_grown = differences(seen.metrics, after) if after is not None else None
+
+
+def _run_streams(
+    client: Client, form: Form, result: ProbeResult, plan: ProbePlan, step: Callable[[str], None]
+) -> None:
+    """The edits as they are, then in three arms. Whether streams can give their usage is asked once."""
+    seen = result.observations
+    usage = {"stream_options": {"include_usage": True}}
+    refused = client.chat({**form.small(), "stream": True, **usage}).status in (400, 422)
+    base = {**form.base, **({} if refused else usage)}
     answers: dict[str, str] = {}
-    for prompt, body in bodies:
+    bodies = []
+    for prompt in plan.prompts:
         step(f"streams, {prompt.name}")
+        body = edit_body(base, prompt, form.max_tokens_name, plan.max_tokens)
         streamed, answer = stream_once(client, body, prompt, "none")
         seen.plain.append(streamed)
         _note(seen, answer, client)
         if streamed.failure is None and streamed.text:
             answers[prompt.name] = streamed.text
-    _run_arms(
-        client, result, [(prompt, body) for prompt, body in bodies if prompt.name in answers], answers, step
-    )
-    if seen.metrics is not None:
-        after = read_metrics(client, plan.provider)
-        seen.metrics_grown = differences(seen.metrics, after) if after is not None else None
+            bodies.append((prompt, body))
+    _run_arms(client, result, bodies, answers, step)
 
 
 def _run_arms(
@@ -238,12 +247,7 @@ def _run_arms(
     if len(bodies) < 2:
         seen.not_measured.append("times with a prediction: fewer than two edits were answered")
         return
-    prompt, body = bodies[0]
-    trial = {"prediction": {"type": "content", "content": answers[prompt.name]}}
-    tried = next((a for a in result.acceptances if a.parameter.label == "prediction, text"), None)
-    failure = (
-        tried.failure if tried is not None else client.chat({**body, **trial, **_tiny(result.form)}).failure
-    )
+    failure = _refused_prediction(client, result)
     if failure is not None:
         seen.not_measured.append(f"times with a prediction: it is not taken here ({failure})")
         return
@@ -259,8 +263,14 @@ _COMPARED: tuple[tuple[Arm, Arm], ...] = (
 )
 
 
-def _tiny(form: Form) -> dict[str, int]:
-    return {form.max_tokens_name: SMALL_TOKENS}
+def _refused_prediction(client: Client, result: ProbeResult) -> Failure | None:
+    """Why a prediction is not taken; asked anew only where the parameters were not tried."""
+    label = "prediction, text"
+    for acceptance in result.acceptances:
+        if acceptance.parameter.label == label:
+            return acceptance.failure
+    parameter = next(parameter for parameter in PARAMETERS if parameter.label == label)
+    return try_parameter(client, result.form.small(), parameter)[0].failure
 
 
 def _note(seen: Observations, answer: Answer, client: Client) -> None:

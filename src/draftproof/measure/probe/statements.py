@@ -47,6 +47,8 @@ def event_statement(runs: Sequence[Streamed]) -> str:
     if not answered:
         return "No stream was answered, so nothing is known of events."
     if not counted:
+        if not any(run.num_chars for run in answered):
+            return "The streams brought no text within the bound of tokens, so nothing is known of events."
         if all(run.num_events == 0 for run in answered):
             return "Streams were asked for and came as one answer, so nothing is known of events."
         return (

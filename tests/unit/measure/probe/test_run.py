@@ -1,5 +1,6 @@
 """Whole probes of fake endpoints: planted truths come out, each in its part, and nothing else is concluded."""
 
+import json
 from typing import Any
 
 import pytest
@@ -144,6 +145,27 @@ def test_newer_forms_of_a_request_are_found() -> None:
     assert result.form.max_tokens_name == "max_completion_tokens"
     assert len(result.form.refused) == 2
     assert "max_tokens" not in bodies[-1]
+
+
+def test_where_streams_refuse_to_give_usage_they_come_without() -> None:
+    with serving(Planted(refused=("stream_options",))) as server:
+        seen = probe(server).observations
+    assert all(run.failure is None and run.num_tokens is None for run in seen.plain)
+    assert any("events are not tokens" in said for said in observed_statements(seen))
+
+
+@pytest.mark.parametrize(("streamed", "tokens"), [(False, 12), (True, 17)])
+def test_reasoning_that_is_kept_back_is_not_counted_as_streamed(streamed: bool, tokens: int) -> None:
+    delta = {"content": "x", **({"reasoning_content": "hm"} if streamed else {})}
+    details = {"reasoning_tokens": 5, "rejected_prediction_tokens": 3}
+    usage = {"prompt_tokens": 1, "completion_tokens": 20, "completion_tokens_details": details}
+    events = [json.dumps({"choices": [{"delta": delta, "finish_reason": "stop"}], "usage": usage})]
+    planted = Planted(
+        misbehave=lambda handler, body: handler.send_events([*events, "[DONE]"]), misbehave_after=1
+    )
+    with serving(planted) as server:
+        seen = probe(server, accepted=False).observations
+    assert {run.num_tokens for run in seen.plain} == {tokens}
 
 
 def test_several_models_are_dp124_and_one_is_taken() -> None:
