@@ -67,6 +67,7 @@ def speculations() -> st.SearchStrategy[Speculation]:
         LookUp,
         min_ngram=_optional(SMALL),
         max_ngram=_optional(SMALL),
+        min_hits=_optional(SMALL),
         max_tree_depth=_optional(SMALL),
         max_cached_requests=_optional(SMALL),
         max_spec_factor=_optional(FRACTIONS),
@@ -176,6 +177,20 @@ GOLDEN: dict[str, Golden] = {
         "sglang",
         "SGLANG_NGRAM_FORCE_GREEDY_VERIFY=1 python -m sglang.launch_server --model-path Qwen/Qwen3-8B "
         "--speculative-algorithm NGRAM --speculative-num-draft-tokens 16 --speculative-ngram-max-trie-depth 12",
+    ),
+    "llama.cpp draft model": Golden(
+        "llamacpp",
+        "llama-server -m Qwen3-8B-Q4_K_M.gguf -md Qwen3-0.6B-Q8_0.gguf --spec-type draft-simple -c 16384 -np 4 \\\n"
+        "  -ngl 99 -ngld 99 -fa on --spec-draft-n-max 16 --spec-draft-n-min 5 --draft-p-min 0.9 -ctkd q8_0 -ctvd q8_0",
+    ),
+    "llama.cpp EAGLE-3": Golden(
+        "llamacpp",
+        "llama-server -hf ggml-org/Qwen3-4B-GGUF:Q8_0 -md ./Qwen3-4B-eagle3.gguf --spec-type draft-eagle3",
+    ),
+    "llama.cpp types together": Golden(
+        "llamacpp",
+        "./build/bin/llama-server -m m.gguf --spec-type ngram-mod,draft-mtp --spec-ngram-mod-n-match 24 "
+        "--spec-ngram-mod-n-min 48 --spec-ngram-mod-n-max 64 --spec_draft_n_max 2 -ctk q8_0 -kvu -c 8192 -np 2",
     ),
 }
 """Documented texts by name; a new dialect adds its own."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from draftproof.core.finding import Source
 
 EXAMPLES = (
-    "draftproof translate --from draftproof --to vllm "
-    """'{"method": "ngram", "num_speculative_tokens": 4}'""",
+    "draftproof translate --from vllm --to llamacpp "
+    """'{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}'""",
     "echo 'vllm serve Qwen/Qwen3-8B --spec-method ngram --spec-tokens 5' | "
     "draftproof translate --from vllm --to draftproof",
 )

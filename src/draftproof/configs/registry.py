@@ -14,6 +14,7 @@ from draftproof.core.errors import DraftproofError
 DIALECTS: dict[str, str] = {
     "draftproof": "draftproof.configs.engines.draftproof",
     "vllm": "draftproof.configs.engines.vllm",
+    "llamacpp": "draftproof.configs.engines.llamacpp",
     "sglang": "draftproof.configs.engines.sglang",
 }
 """Name → module that holds it as `dialect`, in the order in which they are listed."""

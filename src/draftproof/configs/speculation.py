@@ -50,6 +50,7 @@ class LookUp:
 
     min_ngram: int | None = None
     max_ngram: int | None = None
+    min_hits: int | None = None
     max_tree_depth: int | None = None
     max_cached_requests: int | None = None
     max_spec_factor: float | None = None

@@ -52,7 +52,7 @@ class Writer:
         flags = self._flags()
         if not account.has_impossible:
             for item in self.defaults:
-                if not account.is_noted(item.setting):
+                if item.value and not account.is_noted(item.setting):
                     account.dropped(item.setting, self._why_not_here(item.setting))
         notes = account.finish()
         if account.has_impossible:

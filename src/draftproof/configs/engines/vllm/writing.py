@@ -6,58 +6,16 @@ Called by the dialect. Every setting of the deployment gets one note; what vLLM 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from draftproof.configs.engines.account import Account, changeable, shown
 from draftproof.configs.engines.base import Artifact, Default, Note, Rendered
-from draftproof.configs.engines.vllm import facts, options
+from draftproof.configs.engines.vllm import facts, options, words
 from draftproof.configs.engines.vllm.history import has, told
 from draftproof.configs.reading.shell import write_command
 from draftproof.configs.speculation import BatchRange, Deployment
 
-_OPEN_END = 4096
-"""Written as the last batch size of a range without an end: above what vLLM schedules by default."""
 _SPECULATION = "speculation."
-_WORDS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "ngram": ("ngram", {}),
-    "suffix": ("suffix", {}),
-    "draft_model": ("draft_model", {}),
-    "eagle": ("eagle", {}),
-    "eagle3": ("eagle3", {}),
-    "mtp": ("mtp", {}),
-    "medusa": ("medusa", {}),
-    "mlp_speculator": ("mlp_speculator", {}),
-    "dflash": ("dflash", {}),
-    "dspark": ("dspark", {}),
-    "pard": ("draft_model", {"parallel_drafting": True}),
-    "p_eagle": ("eagle3", {"parallel_drafting": True}),
-}
-_WHY_NOT: Mapping[str, str] = {
-    "predicted": "vLLM has no predicted outputs; ngram and suffix draft from the request's own text",
-    "self": "vLLM does not draft with the target's own weights at fewer bits: name a drafter",
-    "lookahead": "vLLM has no lookahead decoding",
-    "early_exit": "vLLM has no drafting by leaving the target early",
-    "cascade": "vLLM takes one method: name the part that is to stay",
-    "auto": "vLLM takes a named method: name one of ngram, suffix, draft_model",
-    "custom": "a class of the user's own for another engine does not fit vLLM's interface",
-}
-_NOTHING_DRAFTED = "nothing is drafted"
-_CHAINS_ONLY = "vLLM drafts chains only: tree drafting was removed by 0.24"
-_FOR_METHODS: Mapping[str, frozenset[str]] = {
-    "lookup.min_ngram": frozenset(("ngram",)),
-    "lookup.max_ngram": frozenset(("ngram",)),
-    "lookup.max_tree_depth": frozenset(("suffix",)),
-    "lookup.max_cached_requests": frozenset(("suffix",)),
-    "lookup.max_spec_factor": frozenset(("suffix",)),
-    "lookup.min_token_prob": frozenset(("suffix",)),
-}
-"""Neutral settings that mean something to some methods only; the object takes them with any, without effect."""
-_NEED_A_DRAFTER = frozenset(
-    ("draft_model", "eagle", "eagle3", "medusa", "mlp_speculator", "dflash", "custom_class")
-)
-_DRAWN = frozenset(("draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "medusa", "dflash", "dspark"))
-"""Methods whose drafter has a distribution to draw from."""
 
 
 def render(deployment: Deployment, version: str, defaults: tuple[Default, ...]) -> Rendered:
@@ -102,9 +60,9 @@ class _Writer:
             if not self.config:
                 for path in account.under("speculation"):
                     if not account.is_noted(path):
-                        account.dropped(path, _NOTHING_DRAFTED)
+                        account.dropped(path, words.NOTHING_DRAFTED)
             for item in self.defaults:
-                if not account.is_noted(item.setting):
+                if item.value and not account.is_noted(item.setting):
                     account.dropped(item.setting, "vLLM has no such setting")
         return account.finish()
 
@@ -114,11 +72,11 @@ class _Writer:
         speculation = [json.dumps(self.config)] if self.config else []
         if target is None and not self.words and not environment and speculation:
             return Artifact(name="speculative-config", text=speculation[0])
-        words = [*self.words, *(["--speculative-config", *speculation] if speculation else [])]
+        flags = [*self.words, *(["--speculative-config", *speculation] if speculation else [])]
         rest = list(self.deployment.rest) if self.deployment.engine == "vllm" else []
         named = [] if target is None else [f"--model={target}"] if target.startswith("-") else [target]
         program = ["vllm", "serve", *named]
-        return Artifact(name="command", text=write_command([*program, *words, *rest], environment.items()))
+        return Artifact(name="command", text=write_command([*program, *flags, *rest], environment.items()))
 
     def _said(self, name: str) -> Any:
         return self.account.value(_SPECULATION + name)
@@ -152,10 +110,10 @@ class _Writer:
             return False
         if own is not None:
             word = own
-        elif method in _WORDS:
-            word, further = _WORDS[method]
+        elif method in words.METHODS:
+            word, further = words.METHODS[method]
         else:
-            account.impossible(path, _WHY_NOT.get(method, f"vLLM has no method {method}"), facts.SOURCE)
+            account.impossible(path, words.WHY_NOT.get(method, f"vLLM has no method {method}"), facts.SOURCE)
             return False
         presence = facts.METHOD_HISTORY.get(word)
         if presence is not None and has(presence, self.version) is False:
@@ -237,7 +195,7 @@ class _Writer:
         levels = self._said("tree.depth")
         largest = max((part.depth for part in schedule), default=0)
         depth, reason = (
-            (levels, f"the levels of the tree as a chain: {_CHAINS_ONLY}")
+            (levels, f"the levels of the tree as a chain: {words.CHAINS_ONLY}")
             if levels is not None
             else (largest, "vLLM needs it: the largest K of the schedule")
         )
@@ -248,7 +206,7 @@ class _Writer:
         schedule: tuple[BatchRange, ...] = self._said("schedule") or ()
         if not schedule:
             return
-        open_end = max(self._most_requests() or _OPEN_END, schedule[-1].low)
+        open_end = max(self._most_requests() or words.OPEN_END, schedule[-1].low)
         self._put(
             "schedule",
             "num_speculative_tokens_per_batch_size",
@@ -288,7 +246,7 @@ class _Writer:
                 else "the same meaning",
             )
         else:
-            self.account.dropped(path, _OTHER_RULES[rule], facts.SOURCE)
+            self.account.dropped(path, words.OTHER_RULES[rule], facts.SOURCE)
 
     def _keys(self) -> None:
         """Settings that go into one key each, as they are."""
@@ -302,9 +260,9 @@ class _Writer:
             path = _SPECULATION + key.path
             if value is None or account.is_noted(path):
                 continue
-            if key.path in _FOR_METHODS and method not in _FOR_METHODS[key.path]:
+            if key.path in words.FOR_METHODS and method not in words.FOR_METHODS[key.path]:
                 account.dropped(path, f"method {method} of vLLM does not look at it")
-            elif key.path == "draft_sampling" and method not in _DRAWN:
+            elif key.path == "draft_sampling" and method not in words.DRAWN:
                 account.dropped(path, f"method {method} drafts one token with certainty: nothing is drawn")
             elif key.path == "different_vocabulary" and value and method != "draft_model":
                 account.impossible(
@@ -324,9 +282,13 @@ class _Writer:
                 account.impossible(
                     path, "vLLM refuses prompt_lookup_min above prompt_lookup_max", facts.SOURCE
                 )
-            elif key.path == "draft_kv_dtype" and self.deployment.engine != "vllm" and value not in _KV_WORDS:
+            elif (
+                key.path == "draft_kv_dtype"
+                and self.deployment.engine != "vllm"
+                and value not in words.KV_WORDS
+            ):
                 account.dropped(
-                    path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE
+                    path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
                 )
             else:
                 self._put(key.path, key.name, value)
@@ -347,13 +309,13 @@ class _Writer:
     def _tree(self) -> None:
         for path in self.account.under("speculation.tree"):
             self.account.dropped(
-                path, f"{_CHAINS_ONLY}: fewer candidates per position are tried", facts.HISTORY
+                path, f"{words.CHAINS_ONLY}: fewer candidates per position are tried", facts.HISTORY
             )
 
     def _missing(self) -> None:
         """What vLLM refuses to start without."""
         account, method = self.account, self.account.said["speculation.method"]
-        needs_model = self.config["method"] in _NEED_A_DRAFTER
+        needs_model = self.config["method"] in words.NEED_A_DRAFTER
         if needs_model and not account.is_said("speculation.drafter"):
             account.impossible(
                 "speculation.drafter", f"vLLM needs the drafter's name with method {method}", facts.SOURCE
@@ -390,12 +352,12 @@ class _Writer:
                     f"{self.deployment.engine} means another fraction than vLLM, whose --gpu-memory-utilization holds "
                     "weights, caches and room to compute: plan it anew",
                 )
-            elif path == "kv_dtype" and self.deployment.engine != "vllm" and value not in _KV_WORDS:
+            elif path == "kv_dtype" and self.deployment.engine != "vllm" and value not in words.KV_WORDS:
                 account.dropped(
-                    path, f"vLLM has no cache of this type: {', '.join(sorted(_KV_WORDS))}", facts.SOURCE
+                    path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
                 )
-            elif path == "dtype" and value not in _DTYPES:
-                account.dropped(path, f"vLLM computes in {', '.join(sorted(_DTYPES))}", facts.SOURCE)
+            elif path == "dtype" and value not in words.DTYPES:
+                account.dropped(path, f"vLLM computes in {', '.join(sorted(words.DTYPES))}", facts.SOURCE)
             else:
                 self._flag(path, flag, value)
         for path, name in options.SWITCHES.items():
@@ -419,7 +381,7 @@ class _Writer:
                 reason = facts.REMOVED_KEYS[key].reason
                 account.dropped(path, f"vLLM {self.version} does not have it: {reason}", facts.HISTORY)
             elif key not in facts.KEYS or not self.config:
-                account.dropped(path, "vLLM has no such key" if self.config else _NOTHING_DRAFTED)
+                account.dropped(path, "vLLM has no such key" if self.config else words.NOTHING_DRAFTED)
             else:
                 self._put(f"extras.vllm.{key}", key, changeable(account.said[path]))
         if "extras.vllm.env" in account.said:
@@ -429,13 +391,3 @@ class _Writer:
             self._flag("extras.vllm.max_model_len", "--max-model-len", "auto")
         if self.deployment.engine == "vllm" and self.deployment.rest:
             account.kept("rest", " ".join(self.deployment.rest), "carried along unread")
-
-
-_OTHER_RULES = {
-    "coupled": "vLLM verifies by rejection sampling: the same distribution, but one seed gives different text with "
-    "and without speculation",
-    "exact_match": "vLLM verifies by rejection sampling: the same distribution, accepting at least as often",
-    "lossy": "the other engine's rule, which changes the text, is not one of vLLM's: verification is exact again",
-}
-_KV_WORDS = frozenset(("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"))
-_DTYPES = frozenset(("auto", "half", "float16", "bfloat16", "float", "float32"))
