@@ -141,6 +141,7 @@ def test_parallel_drafting_has_methods_of_its_own() -> None:
         (config(method="ngram", num_speculative_tokens=3, rejection_sample_method="strict"),
          [("removed", "rejection_sample_method", "standard")]),
         ("vllm serve --model m", [("deprecated", "--model", "vllm serve MODEL")]),
+        ("vllm serve m --config serve.yaml", [("unread", "--config", None)]),
         ("vllm serve m --no-such-flag 3", [("unknown", "--no-such-flag", None)]),
         ("vllm serve m --max-num-seqs 3 --max-num-seqs=4", [("ignored", "--max-num-seqs", None)]),
     ],

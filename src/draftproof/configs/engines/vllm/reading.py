@@ -141,6 +141,9 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
                 item.value if isinstance(item.value, tuple) else () if item.value is True else (item.value,)
             )
             groups.append((item.position, [item.option.name, *map(str, values)]))
+    if "--config" in given.given:
+        file = str(given.given["--config"].value)
+        found.remark("unread", "--config", file, None, "what the file sets is not known here")
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
 
