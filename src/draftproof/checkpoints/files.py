@@ -6,9 +6,10 @@ Called by `models.loading` and `models.tokenizer`. Knows formats by their conten
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from draftproof.core.errors import DraftproofError
 
@@ -126,10 +127,15 @@ def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
 def read_text(path: Path, max_bytes: int) -> str:
     """The text in `path`. Raises DP402 if it is too long or not UTF-8."""
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+        content = read_bounded(file, max_bytes)
     if len(content) > max_bytes:
         raise broken(path, f"more than {max_bytes} bytes", "a shorter file")
     return decode(path, content)
+
+
+def read_bounded(file: BinaryIO, max_bytes: int) -> bytes:
+    """The rest of a file, or a byte more than `max_bytes` of it; takes no more memory than the file is long."""
+    return file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1)
 
 
 def decode(path: Path | str, content: bytes) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from draftproof.checkpoints.files import broken, member
+from draftproof.checkpoints.files import broken, member, read_bounded
 from draftproof.core.errors import DraftproofError
 
 MAX_FILES = 1 << 16
@@ -96,7 +96,7 @@ class LocalFolder:
         if path is None:
             return None
         with readable(path), path.open("rb") as file:
-            content = file.read(max_bytes + 1)
+            content = read_bounded(file, max_bytes)
         if len(content) > max_bytes:
             raise broken(path, f"more than {max_bytes} bytes", "a shorter file")
         return content
