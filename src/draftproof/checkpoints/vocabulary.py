@@ -7,10 +7,11 @@ them. Special tokens stand for no text, so between different vocabularies they h
 
 from __future__ import annotations
 
+import codecs
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,26 +108,24 @@ def parse_vocabulary(path: Path | str, text: str) -> Vocabulary:
 
 def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
     """Maps the drafter's tokens to the target's: by id where all ids agree, else by their bytes."""
-    same = [
-        token_id
-        for token_id, (ours, theirs) in enumerate(zip(target.tokens, drafter.tokens, strict=False))
-        if ours is not None and ours == theirs
-    ]
-    difference = next(
-        (
-            f"id {token_id} is {ours!r} in the target and {theirs!r} in the drafter"
-            for token_id, (ours, theirs) in enumerate(zip(target.tokens, drafter.tokens, strict=False))
-            if ours is not None and theirs is not None and ours != theirs
-        ),
-        None,
-    )
+    difference = _first_difference(target.tokens, drafter.tokens)
     ours, theirs = _ordinary(target), _ordinary(drafter)
-    shared = [(token_id, theirs[token]) for token, token_id in ours.items() if token in theirs]
-    pairs = sorted(shared) if difference is not None else [(token_id, token_id) for token_id in same]
-    num_target_tokens = sum(token is not None for token in target.tokens)
+    shared = ours.keys() & theirs.keys()
+    pairs: Iterable[tuple[int, int]]
+    if difference is not None:
+        pairs = sorted((ours[token], theirs[token]) for token in shared)
+    else:
+        both = zip(target.tokens, drafter.tokens, strict=False)
+        pairs = [
+            (token_id, token_id)
+            for token_id, (our, their) in enumerate(both)
+            if our is not None and our == their
+        ]
+    pairs = tuple(pairs)
+    num_target_tokens = len(target.tokens) - target.tokens.count(None)
     return VocabularyFit(
         same_ids=difference is None,
-        pairs=tuple(pairs),
+        pairs=pairs,
         covers_target=len(pairs) == num_target_tokens,
         num_target=len(ours),
         num_drafter=len(theirs),
@@ -138,11 +137,16 @@ def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
 def bytes_of_token(token: str, is_byte_level: bool) -> bytes:
     """What an ordinary token adds to a text. `token` is spelled as in the vocabulary of its tokenizer."""
     if is_byte_level:
+        if "\0" not in token:
+            try:
+                return codecs.charmap_encode(token, "strict", _byte_level_map())[0]
+            except UnicodeEncodeError:
+                pass
         alphabet = byte_of_character()
         if all(character in alphabet for character in token):
             return bytes(alphabet[character] for character in token)
         return token.encode()
-    byte = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token)
+    byte = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token) if token.startswith("<0x") else None
     if byte is not None:
         return bytes.fromhex(byte[1])
     return token.replace("▁", " ").encode()
@@ -166,13 +170,28 @@ def byte_of_character() -> dict[str, int]:
     }
 
 
+@functools.cache
+def _byte_level_map() -> Any:
+    """The same as a map that the interpreter encodes with at once; it cannot hold the zero byte's character."""
+    character_of_byte = {byte: character for character, byte in byte_of_character().items()}
+    return codecs.charmap_build("\0" + "".join(character_of_byte[byte] for byte in range(1, 256)))
+
+
+def _first_difference(ours: tuple[bytes | None, ...], theirs: tuple[bytes | None, ...]) -> str | None:
+    """In words, the lowest id that stands for different tokens."""
+    if ours == theirs:
+        return None
+    for token_id, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        if our != their and our is not None and their is not None:
+            return f"id {token_id} is {our!r} in the target and {their!r} in the drafter"
+    return None
+
+
 def _ordinary(vocabulary: Vocabulary) -> dict[bytes, int]:
     """Bytes → lowest id of every token that stands for text."""
-    found: dict[bytes, int] = {}
-    for token_id, token in enumerate(vocabulary.tokens):
-        if token and token_id not in vocabulary.special:
-            found.setdefault(token, token_id)
-    return found
+    special = vocabulary.special
+    numbered = list(enumerate(vocabulary.tokens))
+    return {token: token_id for token_id, token in reversed(numbered) if token and token_id not in special}
 
 
 def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
