@@ -241,6 +241,9 @@ def _step_lines(number: int, step: Step) -> Iterator[str]:
         yield f"   against  {_cited(claim)}"
     for size in step.sizes:
         yield f"   bytes    {size.num_bytes / 2**30:.2f} GiB: {size.name} ({size.how})"
+    if step.capacity:
+        fits = f"{step.capacity.with_step} in place of {step.capacity.plain}"
+        yield f"   price    requests of {step.capacity.context} tokens at the same time: {fits}"
     if step.pays_if:
         yield f"   pays if  {step.pays_if}"
     for claim in step.risks:

@@ -17,6 +17,7 @@ from draftproof.planning.advice.heads import missing_mtp, others, propose_heads,
 from draftproof.planning.advice.hosted import propose_hosted
 from draftproof.planning.advice.judged import complete
 from draftproof.planning.advice.lookups import propose_look_up, propose_prediction
+from draftproof.planning.advice.room import measure_room, too_few, too_small, weigh
 from draftproof.planning.advice.step import Advice, Claim, Kind, Standing, Step
 
 _ORDERS: Mapping[Role, tuple[Kind, ...]] = MappingProxyType(
@@ -40,13 +41,14 @@ _COSTS = Source(
 def advise(ask: Ask) -> Advice:
     """Raises DP402 for broken files, DP112 for a version that the engine's dialect does not know."""
     facts = read_facts(ask.reference, ask.view)
-    steps = [complete(ask, step) for step in _proposed(ask, facts)]
+    room, unplanned = measure_room(ask, facts)
+    steps = [complete(ask, weigh(ask, step, room)) for step in _proposed(ask, facts)]
     order = _ORDERS[ask.role]
     steps.sort(key=lambda step: (_STANDINGS.index(step.standing), order.index(step.kind)))
     return Advice(
         steps=_with_nothing(ask, steps),
-        fix_first=tuple(_fix_first(facts)),
-        notes=tuple(_notes(ask, facts)),
+        fix_first=tuple(_fix_first(facts, too_small(ask, room))),
+        notes=(*_notes(ask, facts, unplanned), *filter(None, (too_few(ask, room),))),
     )
 
 
@@ -100,16 +102,20 @@ def _nothing(ask: Ask, has_try: bool) -> Step:
     )
 
 
-def _fix_first(facts: Facts) -> Iterator[Claim]:
+def _fix_first(facts: Facts, too_small: Claim | None) -> Iterator[Claim]:
+    if too_small is not None:
+        yield too_small
     for remark in facts.remarks:
         if "missing" in remark or "pickled" in remark:
             yield Claim(f"The checkpoint is not whole: {remark}.")
     yield from missing_mtp(facts)
 
 
-def _notes(ask: Ask, facts: Facts) -> Iterator[Claim]:
+def _notes(ask: Ask, facts: Facts, unplanned: str | None) -> Iterator[Claim]:
     if ask.role == "hosted":
         return
+    if unplanned is not None:
+        yield Claim(unplanned)
     if ask.engine_assumed:
         yield Claim(
             f"No engine was named: commands and rules are those of {ask.engine} (--engine ENGINE==VERSION)."

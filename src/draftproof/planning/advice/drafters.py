@@ -44,7 +44,7 @@ def _smaller(facts: Facts) -> list[str]:
     active = facts.active_parameters
     shape, model = facts.geometry, facts.model
     vocab = shape.vocab_size if shape else model.vocab_size if model else None
-    architecture = model.architecture if model else None
+    architecture = facts.architecture
     serving = {pair.drafter for pair in facts.catalogue.pairs if pair.method == "draft_model"}
     found = []
     for known in facts.catalogue.models.values():
@@ -52,7 +52,7 @@ def _smaller(facts: Facts) -> list[str]:
         if (
             known.name in serving and used and active and used * 1e9 < active / 4
             and known.vocab_size == vocab and vocab is not None
-            and architecture in (None, known.architecture) and known.name != facts.match.model
+            and architecture is not None and architecture == known.architecture and known.name != facts.match.model
         ):  # fmt: skip
             found.append((used, known.name))
     return [name for _, name in sorted(found)]

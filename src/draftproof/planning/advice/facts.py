@@ -41,6 +41,7 @@ class Facts:
     match: Match
     catalogue: Catalogue
     remarks: tuple[str, ...]
+    stated_architecture: str | None = None
 
     @property
     def model(self) -> KnownModel | None:
@@ -60,6 +61,11 @@ class Facts:
         return None if billions is None else billions * 1e9
 
     @property
+    def architecture(self) -> str | None:
+        """By config.json's name, else by the catalogue; GGUF files state another kind of name, which is not used."""
+        return self.stated_architecture or (self.model.architecture if self.model else None)
+
+    @property
     def has_experts(self) -> bool:
         if self.geometry is not None:
             return self.geometry.experts is not None
@@ -69,11 +75,13 @@ class Facts:
 def read_facts(reference: str, view: CheckpointView | None) -> Facts:
     """Raises DP402 for files that are broken: there is no advice on those."""
     catalogue = load_catalogue()
-    found = match(identify(reference, view), catalogue)
+    identity = identify(reference, view)
+    found = match(identity, catalogue)
     if view is None:
         return Facts(None, "nothing could be read", None, found, catalogue, ())
     shape, unknown = _geometry(view)
-    return Facts(shape, unknown, _mtp(view, shape), found, catalogue, view.remarks)
+    stated = identity.shape.architecture if identity.shape else None
+    return Facts(shape, unknown, _mtp(view, shape), found, catalogue, view.remarks, stated)
 
 
 def mtp_weights(facts: Facts) -> Weights | None:

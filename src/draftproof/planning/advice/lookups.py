@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from draftproof.configs.speculation import LookUp, Method, Speculation
 from draftproof.core.finding import Source
+from draftproof.core.intent import Predicted
 from draftproof.planning.advice.ask import Ask, Workload
 from draftproof.planning.advice.copying import Copying
 from draftproof.planning.advice.step import Claim, Standing, Step
@@ -146,7 +147,7 @@ def propose_prediction(ask: Ask) -> Iterator[Step]:
         kind="prediction",
         title=title,
         standing=standing,
-        speculation=Speculation(method="predicted"),
+        speculation=Speculation(method="predicted", depth=Predicted().num_speculative_tokens),
         evidence=tuple(evidence),
         against=tuple(against),
     )

@@ -56,6 +56,18 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """Requests of `context` tokens that fit at the same time, without and with the step."""
+
+    context: int
+    plain: int
+    with_step: int
+
+    def as_dict(self) -> dict[str, int]:
+        return {"context": self.context, "requests_plain": self.plain, "requests": self.with_step}
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """`what` it does; `text` may have several lines."""
 
@@ -69,6 +81,7 @@ class Step:
 
     evidence  what speaks for it, or what was found
     against   why not, or what it depends on; what rules it out where `standing` says so
+    capacity  the price in concurrent requests, where memory was named and could be planned
     pays_if   the threshold from which it pays, in words; nothing of it was measured
     findings  of the rule base for this configuration
     unjudged  what the rules could not judge, and why
@@ -82,6 +95,7 @@ class Step:
     against: tuple[Claim, ...] = ()
     risks: tuple[Claim, ...] = ()
     sizes: tuple[Size, ...] = ()
+    capacity: Capacity | None = None
     pays_if: str | None = None
     findings: tuple[Finding, ...] = ()
     unjudged: tuple[str, ...] = ()
@@ -103,6 +117,7 @@ class Step:
             "bytes": [
                 {"part": size.name, "num_bytes": size.num_bytes, "how": size.how} for size in self.sizes
             ],
+            "capacity": self.capacity.as_dict() if self.capacity else None,
             "pays_if": self.pays_if,
             "findings": [finding.as_dict() for finding in self.findings],
             "not_judged": list(self.unjudged),

@@ -6,28 +6,17 @@ a few rows costs one pass. Large batches and mixtures of experts break it, which
 
 from __future__ import annotations
 
-_STEPS = 60
+from draftproof.planning.breakeven import acceptance_needed
 
 
 def needed_acceptance(depth: int, draft_cost: float, passes: int | None = None) -> float | None:
     """The least chance per draft token, the same at each position, from which `depth` drafts per round pay.
 
     `draft_cost`: one pass of the drafter as a share of the target's; `passes` of them make a round, one per draft token
-    unless said otherwise (parallel drafters take one). A round emits 1 + a + … + a^depth tokens (Leviathan et al.,
-    2023, equation 1) and costs 1 + passes · draft_cost passes of the target. None: even certain drafts do not pay.
+    unless said otherwise (parallel drafters take one). None: even certain drafts do not pay.
     """
-    cost = 1 + (depth if passes is None else passes) * draft_cost
-    if depth + 1 <= cost:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _emitted(middle, depth) > cost else (middle, high)
-    return high
-
-
-def _emitted(acceptance: float, depth: int) -> float:
-    return sum(acceptance**position for position in range(depth + 1))
+    needed = acceptance_needed(1 + (depth if passes is None else passes) * draft_cost, depth)
+    return None if needed is None or needed >= 1 else needed
 
 
 def pays_if(depth: int, draft_cost: float, has_experts: bool, passes: int | None = None) -> str | None:

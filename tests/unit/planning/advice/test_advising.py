@@ -155,6 +155,56 @@ def test_a_smaller_model_that_nobody_documents_is_unproven() -> None:
     assert "token maps" in step.against[0].text
 
 
+def test_another_architecture_of_as_many_tokens_is_no_drafter(tmp_path: Path) -> None:
+    """Qwen2.5-0.5B has as many rows as Qwen3-8B and other tokens."""
+    for step in of_kind(advise(ask(str(write_model("Qwen/Qwen3-8B", tmp_path)))), "draft_model"):
+        assert step.speculation is not None
+        assert step.speculation.drafter is not None
+        assert step.speculation.drafter.name.startswith("Qwen/Qwen3-")
+
+
+GIB = 2**30
+
+
+def test_memory_is_a_price_and_what_does_not_fit_is_ruled_out(tmp_path: Path) -> None:
+    target = str(write_model("XiaomiMiMo/MiMo-7B-Base", tmp_path))
+    roomy = advise(ask(target, memory=80 * GIB, context=4096, concurrency=4)).first
+    assert roomy.kind == "mtp"
+    assert roomy.capacity is not None
+    assert 4 <= roomy.capacity.with_step <= roomy.capacity.plain
+    short = [
+        step
+        for memory in range(18 * 64, 24 * 64)
+        if (step := of_kind(advise(ask(target, memory=memory * GIB // 64, context=32768)), "mtp")[0]).capacity
+        and step.capacity.with_step < step.capacity.plain
+    ]
+    assert short, "at some size the layers' weights or cache cost a request"
+    assert any(step.standing is Standing.RULED_OUT for step in short)
+
+
+def test_a_target_that_does_not_fit_by_itself_is_the_first_thing_to_fix(tmp_path: Path) -> None:
+    advice = advise(ask(str(write_model("Qwen/Qwen3-8B", tmp_path)), memory=12 * GIB, context=4096))
+    assert "not one request of 4096 tokens fits" in advice.fix_first[0].text
+
+
+def test_too_few_requests_are_said_to_be_too_few_with_or_without(tmp_path: Path) -> None:
+    target = str(write_model("Qwen/Qwen3-8B", tmp_path))
+    advice = advise(ask(target, memory=24 * GIB, context=8192, concurrency=64))
+    assert any("with or without speculation" in note.text for note in advice.notes)
+
+
+def test_a_drafter_that_was_not_read_is_weighed_by_its_published_size(tmp_path: Path) -> None:
+    directory = write_model("Qwen/Qwen3-8B", tmp_path)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "_name_or_path": "Qwen/Qwen3-8B"}))
+    advice = advise(ask(str(directory), memory=24 * GIB, context=8192))
+    [step, *_] = of_kind(advice, "draft_model")
+    assert step.capacity is not None
+    assert step.capacity.with_step <= step.capacity.plain
+    heads = of_kind(advice, "head")
+    assert any("memory was not planned" in claim.text for step in heads for claim in step.against)
+
+
 def test_own_weights_as_drafter_only_where_they_are_larger_than_four_bits(tmp_path: Path) -> None:
     target = ask(str(write_checkpoint(tmp_path)), engine="draftproof")
     [step] = of_kind(advise(target), "self")
