@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "lock": "draftproof.cli.lock",
     "models": "draftproof.cli.models",
     "plan": "draftproof.cli.plan",
+    "breakeven": "draftproof.cli.breakeven",
     "pairs": "draftproof.cli.pairs",
     "probe": "draftproof.cli.probe",
     "translate": "draftproof.cli.translate",
