@@ -44,9 +44,17 @@ class Wish:
 
 
 def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_view: Opener) -> Setup:
-    """Raises DP103 for what speculation must say and does not, DP106 for a drafter that is not there, DP110 for an
-    engine whose memory is not known, DP403, DP406 for checkpoints."""
+    """Raises DP001 for what is not planned, DP103 for what speculation must say and does not, DP106 for a drafter that
+    is not there, DP110 for an engine whose memory is not known, DP403 and DP406 for checkpoints."""
     rules = memory_rules(deployment.engine)
+    if (deployment.pipeline_parallel or 1) > 1:
+        raise DraftproofError(
+            "DP001",
+            "pipeline_parallel",
+            deployment.pipeline_parallel,
+            "1: how stages divide layers and drafter is not planned",
+            "Plan one stage as a model of its own, or leave pipeline parallelism out.",
+        )
     shape = geometry(target)
     speculation = _leading(deployment.speculation)
     float_bytes, activation = _float_types(rules, deployment.dtype)
