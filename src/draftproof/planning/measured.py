@@ -54,15 +54,15 @@ def plain_decode_s(document: Mapping[str, Any], source: str) -> float:
     """Seconds per token of a run without speculation, from `generate --json`: its first token came out of the prompt's
     pass."""
     keys = _Keys(document, source)
-    method = keys.object("speculation").text("method")
+    method = keys.inner("speculation").text("method")
     if method != "none":
         raise DraftproofError(
             "DP103", f"{source}: speculation.method", method, "none", "Run the same without speculation."
         )
-    tokens = keys.object("usage").number("completion_tokens")
+    tokens = keys.inner("usage").number("completion_tokens")
     if tokens < 2:
         raise DraftproofError("DP103", source, f"{tokens:g} tokens", "at least two", "Let it write more.")
-    return keys.object("timing").number("decode_s") / (tokens - 1)
+    return keys.inner("timing").number("decode_s") / (tokens - 1)
 
 
 def _from_report(document: Mapping[str, Any], source: str) -> tuple[Measured, ...]:
@@ -71,12 +71,12 @@ def _from_report(document: Mapping[str, Any], source: str) -> tuple[Measured, ..
     sweeps: dict[str, list[LoadPoint]] = {}
     for index, entry in enumerate(document["cells"]):
         cell = _Keys(entry, f"{source}: cells[{index}]")
-        candidate, load = cell.text("candidate"), cell.object("load")
+        candidate, load = cell.text("candidate"), cell.inner("load")
         if "concurrency" not in load.values:
             continue  # a rate has no batch size
-        shares = cell.object("acceptance").shares("per_position")
+        shares = cell.inner("acceptance").shares("per_position")
         depth = depths.get(candidate, len(shares))
-        times = cell.object("breakeven")
+        times = cell.inner("breakeven")
         costs = _costs(
             depth, times.number("baseline_s_per_token"), times.number("draft_s"), times.number("verify_s"),
             times.number("coordination_s"),
@@ -108,7 +108,7 @@ def _depths_of_arms(document: Mapping[str, Any]) -> dict[str, int]:
 
 def _from_result(keys: _Keys, decode_s: float | None) -> Measured:
     """One request: a sweep of one batch size."""
-    speculation = keys.object("speculation")
+    speculation = keys.inner("speculation")
     rounds = speculation.number("rounds")
     if decode_s is None:
         raise DraftproofError(
@@ -221,7 +221,7 @@ class _Keys:
             raise self._fault("", values, "an object")
         self.values: dict[str, Any] = values
 
-    def object(self, key: str) -> _Keys:
+    def inner(self, key: str) -> _Keys:
         return _Keys(self.values.get(key), f"{self.place}.{key}")
 
     def text(self, key: str) -> str:
