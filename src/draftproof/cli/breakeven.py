@@ -52,7 +52,6 @@ from draftproof.core.errors import DraftproofError
     "--method", default="draft_model", show_default=True, help="Method that the schedule is written for."
 )
 @click.option("--model", help="Drafter that the schedule is written for.")
-@click.option("--max-num-seqs", type=click.IntRange(1), help="Largest batch of the schedule.")
 @json_option
 def command(as_json: bool, **options: Any) -> int:
     """Say which depth pays, by measured times, and what acceptance it takes.

@@ -85,7 +85,7 @@ def _best_lines(point: LoadPoint, rows: tuple[Depth, ...]) -> list[str]:
 
 def _schedule_lines(sweep: Measured, options: dict[str, Any]) -> list[str]:
     chosen = choose(sweep.points, options["hysteresis"])
-    schedule = ranges(chosen, options["max_num_seqs"])
+    schedule = ranges(chosen)
     found = ["  schedule (batch sizes and depth):"]
     for span in schedule:
         found.append(f"    {span.low} to {'any' if span.high is None else span.high}: {span.depth}")
@@ -140,7 +140,7 @@ def document(sweeps: Sweeps, options: dict[str, Any]) -> dict[str, Any]:
         }
         if len(sweep.points) > 1 and measured:
             chosen = choose(sweep.points, options["hysteresis"])
-            schedule = ranges(chosen, options["max_num_seqs"])
+            schedule = ranges(chosen)
             entry["schedule"] = [[span.low, span.high, span.depth] for span in schedule]
             entry["chosen"] = [_chosen(each) for each in chosen]
             entry["written"] = _written(schedule, options)

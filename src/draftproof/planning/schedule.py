@@ -68,9 +68,9 @@ def _speedup(point: LoadPoint, depth: int) -> float | None:
     return depth_row(point.costs, depth, point.marginals).speedup if depth <= point.max_depth else None
 
 
-def ranges(chosen: Sequence[Chosen], max_batch: int | None = None) -> tuple[BatchRange, ...]:
+def ranges(chosen: Sequence[Chosen]) -> tuple[BatchRange, ...]:
     """Batch sizes between two measured ones get the smaller depth of the two, those above the largest none: what was
-    not measured is not claimed. Starts at 1; ends at `max_batch`, or has no end."""
+    not measured is not claimed. Starts at 1, without gaps; the last range has no end."""
     spans: list[tuple[int, int]] = []
     start = 1
     for index, here in enumerate(chosen):
@@ -79,14 +79,12 @@ def ranges(chosen: Sequence[Chosen], max_batch: int | None = None) -> tuple[Batc
             spans.append((start, min(before, here.depth)))
         spans.append((here.batch, here.depth))
         start = here.batch + 1
-    if max_batch is None or start <= max_batch:
-        spans.append((start, 0))
+    spans.append((start, 0))
     merged: list[tuple[int, int]] = []
     for low, depth in spans:
         if not merged or merged[-1][1] != depth:
             merged.append((low, depth))
-    ends = [low - 1 for low, _ in merged[1:]]
+    ends: list[int | None] = [*(low - 1 for low, _ in merged[1:]), None]
     return tuple(
-        BatchRange(low=low, high=high, depth=depth)
-        for (low, depth), high in zip(merged, [*ends, max_batch], strict=True)
+        BatchRange(low=low, high=high, depth=depth) for (low, depth), high in zip(merged, ends, strict=True)
     )
