@@ -192,5 +192,10 @@ GOLDEN: dict[str, Golden] = {
         "./build/bin/llama-server -m m.gguf --spec-type ngram-mod,draft-mtp --spec-ngram-mod-n-match 24 "
         "--spec-ngram-mod-n-min 48 --spec-ngram-mod-n-max 64 --spec_draft_n_max 2 -ctk q8_0 -kvu -c 8192 -np 2",
     ),
+    "vLLM image": Golden(
+        "vllm",
+        "docker run --runtime nvidia --gpus all -p 8000:8000 --ipc=host vllm/vllm-openai:v0.33.0 \\\n"
+        "    --model meta-llama/Llama-3.1-8B-Instruct --spec-method ngram --spec-tokens 3",
+    ),
 }
 """Documented texts by name; a new dialect adds its own."""

@@ -281,3 +281,26 @@ def test_bounds_of_look_up_are_written_together() -> None:
         "prompt_lookup_min": 1,
         "prompt_lookup_max": 5,
     }
+
+
+DOCKER = (
+    "docker run --gpus all -p 8000:8000 --ipc=host vllm/vllm-openai:v0.32.0 --model m --max-num-seqs 8 "
+    "--spec-method medusa --spec-model d --spec-tokens 3"
+)
+
+
+def test_an_image_names_the_version_and_comes_back() -> None:
+    parsed = VLLM.parse(DOCKER)
+    assert (parsed.deployment.version, parsed.remarks) == ("0.32.0", ())
+    assert said(parsed.deployment)["max_num_seqs"] == 8
+    written = VLLM.render(parsed.deployment, "0.32.0").artifacts[0].text
+    assert written.startswith(
+        "docker run --gpus all -p 8000:8000 --ipc=host vllm/vllm-openai:v0.32.0 --model=m"
+    )
+    assert VLLM.parse(written).deployment == parsed.deployment
+    assert VLLM.parse(DOCKER, "0.33.0").remarks
+    refused("docker run ubuntu:24.04 --model m")
+
+
+def test_only_vllm_serve_warns_of_the_model_flag() -> None:
+    assert effects("python -m vllm.entrypoints.openai.api_server --model m") == []

@@ -28,9 +28,12 @@ _NEUTRAL_METHODS = {"custom_class": "custom", "ngram_gpu": "ngram", "extract_hid
 
 @dataclass(slots=True)
 class Found:
-    """What was read so far: neutral settings and remarks."""
+    """What was read so far: neutral settings and remarks. `version` is what is gone by, `asked` what somebody named."""
 
     version: str
+    asked: str | None = None
+    warns_of_model: bool = True
+    """Whether `--model` makes the program warn: that of an image or of the older entry point does not."""
     settings: Settings = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
 

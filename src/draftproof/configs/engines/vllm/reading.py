@@ -24,6 +24,9 @@ from draftproof.core.errors import DraftproofError
 
 _ENTRY_POINT = "vllm.entrypoints.openai.api_server"
 _CONFIG = "--speculative-config"
+_IMAGE = re.compile(
+    r"(?:[^\s]*/)?vllm-openai(?::(?:v?(?P<version>\d+\.\d+\.\d+)|[\w.-]+))?(?:@sha256:[0-9a-f]+)?"
+)
 _HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -32,14 +35,14 @@ def parse(text: str, version: str, asked: str | None) -> Parsed:
     """`asked`: the version that the user named, if any. Raises DP111 with line and column."""
     place = Place("vllm", text)
     bounded(place)
-    found = Found(version)
+    found = Found(version, asked)
     start = text.lstrip()[:1]
     if not start:
         raise place.refused(
             "nothing", "a command, a list of arguments or a JSON object", "Give the configuration."
         )
     if start == "{":
-        return _parsed(found, _read_object(read_json(place), found), asked)
+        return _parsed(found, _read_object(read_json(place), found))
     if start == "[":
         environment: tuple[tuple[str, str], ...] = ()
         words = _arguments(read_json(place))
@@ -48,13 +51,13 @@ def parse(text: str, version: str, asked: str | None) -> Parsed:
         environment, words = command.environment, command.words
     if environment:
         found.settings["extras.vllm.env"] = MappingProxyType(dict(environment))
-    return _parsed(found, _read_words(place, words, found), asked)
+    return _parsed(found, _read_words(place, words, found))
 
 
-def _parsed(found: Found, rest: tuple[str, ...], asked: str | None) -> Parsed:
+def _parsed(found: Found, rest: tuple[str, ...]) -> Parsed:
     if rest:
         found.settings["rest"] = rest
-    return Parsed(deployment=build("vllm", found.settings, asked), remarks=tuple(found.remarks))
+    return Parsed(deployment=build("vllm", found.settings, found.asked), remarks=tuple(found.remarks))
 
 
 def _arguments(node: Node) -> tuple[Word, ...]:
@@ -102,7 +105,7 @@ def _field(path: str, option: Option, node: Node) -> Any:
 
 
 def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str, ...]:
-    words, config = _undotted(place, _after_program(place, words))
+    words, config = _undotted(place, _after_program(place, words, found))
     given = read_options(place, words, _TABLE, abbreviated="--")
     _read_target(place, given, found)
     unnamed: list[str] = []
@@ -147,13 +150,16 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
 
-def _after_program(place: Place, words: Sequence[Word]) -> Sequence[Word]:
-    """The arguments behind `vllm serve`, `python -m …api_server` or `serve`; flags alone are taken as they are."""
+def _after_program(place: Place, words: Sequence[Word], found: Found) -> Sequence[Word]:
+    """The arguments behind `vllm serve`, `python -m …api_server`, `serve` or an image; or flags alone."""
     texts = [word.text for word in words]
     if texts and texts[0].startswith("-"):
         return words
+    if texts[:2] in (["docker", "run"], ["podman", "run"]):
+        return _after_image(place, words, found)
     for index, text in enumerate(texts):
         if text == _ENTRY_POINT and index and texts[index - 1] == "-m":
+            found.warns_of_model = False
             return words[index + 1 :]
         if text == "serve" and (index == 0 or texts[index - 1].rpartition("/")[2] == "vllm"):
             return words[index + 1 :]
@@ -164,6 +170,23 @@ def _after_program(place: Place, words: Sequence[Word]) -> Sequence[Word]:
         texts[0] if texts else "nothing",
         "`vllm serve …`, its arguments, or a JSON object",
         "Give the command that starts the server.",
+    )
+
+
+def _after_image(place: Place, words: Sequence[Word], found: Found) -> Sequence[Word]:
+    """What follows vLLM's image; the words up to it are how it is started, and its tag names the version."""
+    for index, word in enumerate(words):
+        match = _IMAGE.fullmatch(word.text)
+        if match is not None:
+            found.warns_of_model = False
+            found.settings["extras.vllm.launcher"] = tuple(before.text for before in words[: index + 1])
+            if match["version"] and not found.asked:
+                found.asked = found.version = match["version"]
+            return words[index + 1 :]
+    raise place.at(words[0].position).refused(
+        "a container without vLLM's image",
+        "an image named vllm-openai",
+        "Give the arguments of the server alone.",
     )
 
 
@@ -220,6 +243,7 @@ def _read_target(place: Place, given: Options, found: Found) -> None:
             )
         else:
             found.settings["target"] = str(flagged.value)
+        if not given.positional and found.warns_of_model:
             found.remark(
                 "deprecated", "--model", str(flagged.value), "vllm serve MODEL", "with `vllm serve` it warns"
             )

@@ -69,13 +69,16 @@ class _Writer:
     def artifact(self) -> Artifact:
         environment = dict(self.account.said.get("extras.vllm.env", {}))
         target = self.account.said.get("target")
+        launched = self.account.said.get("extras.vllm.launcher")
         speculation = [json.dumps(self.config)] if self.config else []
-        if target is None and not self.words and not environment and speculation:
+        if target is None and not self.words and not environment and not launched and speculation:
             return Artifact(name="speculative-config", text=speculation[0])
         flags = [*self.words, *(["--speculative-config", *speculation] if speculation else [])]
         rest = list(self.deployment.rest) if self.deployment.engine == "vllm" else []
-        named = [] if target is None else [f"--model={target}"] if target.startswith("-") else [target]
-        program = ["vllm", "serve", *named]
+        launcher = launched if isinstance(launched, tuple) else ("vllm", "serve")
+        flagged = len(launcher) > 2 or (target is not None and target.startswith("-"))
+        named = [] if target is None else [f"--model={target}"] if flagged else [target]
+        program = [*map(str, launcher), *named]
         return Artifact(name="command", text=write_command([*program, *flags, *rest], environment.items()))
 
     def _said(self, name: str) -> Any:
@@ -387,6 +390,8 @@ class _Writer:
         if "extras.vllm.env" in account.said:
             variables = dict(account.said["extras.vllm.env"])
             account.kept("extras.vllm.env", " ".join(f"{name}={value}" for name, value in variables.items()))
+        if isinstance(account.said.get("extras.vllm.launcher"), tuple):
+            account.kept("extras.vllm.launcher", " ".join(account.said["extras.vllm.launcher"]))
         if account.said.get("extras.vllm.max_model_len") == "auto":
             self._flag("extras.vllm.max_model_len", "--max-model-len", "auto")
         if self.deployment.engine == "vllm" and self.deployment.rest:
