@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "int8.h"
 
@@ -95,6 +96,14 @@ inline vecw load_halves(const void* from) {
     return (vecw)(sign | (intw)((vecw)magnitude * splat<vecw>(0x1p112f)));  // finite: packing made sure of it
 }
 template <class V> inline vecw load_integers(const void* from) {
+#if defined(__AVX512F__) && !defined(DP_NO_INTRINSICS)
+    if constexpr (WIDE == 16) {  // compilers take the conversion below apart
+        const __m128i bytes = (__m128i)load<V>(from);
+        const __m512i integers = std::is_same_v<V, sbytew> ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes)
+                                                           : _mm512_maskz_cvtepu8_epi32(0xffff, bytes);
+        return (vecw)_mm512_maskz_cvtepi32_ps(0xffff, integers);
+    }
+#endif
     return __builtin_convertvector(__builtin_convertvector(load<V>(from), intw), vecw);
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "amx.h"
 #include "memory.h"
 #include "simd.h"
 #include "threads.h"
@@ -27,14 +28,14 @@ struct Rows {
 constexpr int BLOCK_INPUTS = 32, SUPER_INPUTS = 256;
 
 // Neighbouring activations as integers, one scale for all: value k is scale * values[k] (int8.h).
-struct Int8Block {
+struct alignas(16) Int8Block {
     int8_t values[BLOCK_INPUTS];
     float scale, scaled_sum;  // scale * float(sum of all values)
     int16_t half_sums[2];     // of each sixteen values
 };
 
 // The same for the types whose scales come in two levels.
-struct Int8SuperBlock {
+struct alignas(LINE_BYTES) Int8SuperBlock {
     static constexpr int SUBS = SUPER_INPUTS / BLOCK_INPUTS;
     int8_t values[SUPER_INPUTS];
     float scale;
@@ -43,7 +44,11 @@ struct Int8SuperBlock {
 };
 constexpr int SUM_STEP = 64;
 
-constexpr int ROW_GROUP = 12;  // rows whose blocks lie together, at most
+constexpr int ROW_GROUP = 12;      // rows that are multiplied with a tile of weights at a time, in vectors
+constexpr int MAX_ROW_GROUP = 16;  // the same with AMX
+
+// Rows whose blocks lie together, at most.
+inline int row_group() { return has_amx() ? MAX_ROW_GROUP : ROW_GROUP; }
 
 // Rows of whole blocks, in groups of nearly equal size: in a group, block by block, the block of each of its rows.
 template <class B> struct Int8Rows {
@@ -51,11 +56,11 @@ template <class B> struct Int8Rows {
     int num_blocks, num_rows, group;  // blocks of a row, all rows, rows of a group
 
     Int8Rows(B* data, int num_blocks, int num_rows) : data(data), num_blocks(num_blocks), num_rows(num_rows) {
-        const int num_groups = (num_rows + ROW_GROUP - 1) / ROW_GROUP;
+        const int num_groups = (num_rows + row_group() - 1) / row_group();
         group = num_groups ? (num_rows + num_groups - 1) / num_groups : 0;
     }
     static size_t blocks_for(int num_blocks, int num_rows) {  // products may read beyond the last row
-        return size_t(num_blocks) * num_rows + ROW_GROUP;
+        return size_t(num_blocks) * num_rows + MAX_ROW_GROUP;
     }
     int rows_in_group(int row) const { return std::min(group, num_rows - row / group * group); }
     // First block of a row; the next one is rows_in_group(row) further.

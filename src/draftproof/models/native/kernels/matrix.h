@@ -7,6 +7,9 @@
 //   the blocks are added up with rising k; the bias, where there is one, is added last.
 // Bfloat16 weights meet rows rounded to bfloat16. The order within a word is that of processors which multiply pairs
 // by themselves (VDPBF16PS in Intel's manual); these take numbers below the normal range for zero, others do not.
+// Where tiles are in use (amx.h) bfloat16 has another order, that of TDPBF16PS in the same manual, for any number of
+// rows: inputs are cut into blocks of 32; in each a chain over those of even index and one over those of odd index
+// run from zero; acc = acc + (even + odd), from zero on, block by block.
 //
 // Packed form: panels of 2 * WIDE channels; in a panel, word by word of the inputs, the channels' words.
 #pragma once
@@ -52,6 +55,7 @@ template <> struct Word<bf16> {
             const bf16 pair[] = {from_float<bf16>(row[k]), from_float<bf16>(k + 1 < num_inputs ? row[k + 1] : 0.0f)};
             std::memcpy(row + k / 2, pair, sizeof pair);
         }
+        for (; k % (2 * AMX_ROWS); k += 2) row[k / 2] = 0.0f;
     }
     static vecw add_product(intw w, const Factor& x, vecw sum) {
         return (vecw)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(__m512i)w, (__m512bh)_mm512_set1_epi32(x));
@@ -80,11 +84,15 @@ template <class T> class Matrix final : public Storage {
 
     Matrix(Arena& arena, int inputs, int channels)
         : Storage(inputs, channels), num_words((inputs + INPUTS - 1) / INPUTS),
-          block_words(k_block_of(inputs) / INPUTS), panels_((channels + PANEL - 1) / PANEL) {
-        const size_t panel = size_t(PANEL) * num_words;
+          block_words(k_block_of(inputs) / INPUTS), panels_((channels + PANEL - 1) / PANEL),
+          panel_words_(USES_AMX && has_amx() ? int(round_up(num_words, AMX_ROWS)) : num_words) {
+        const size_t panel = size_t(PANEL) * panel_words_;
         data = static_cast<int32_t*>(arena.take(panels_ * panel * sizeof(int32_t)));
-        // The last panel may have channels that nobody fills.
+        // The last panel may have channels that nobody fills, and each one words behind its inputs.
         std::memset(data + (panels_ - 1) * panel, 0, panel * sizeof(int32_t));
+        for (int index = 0; index < panels_; ++index)
+            std::memset(this->panel(index) + size_t(PANEL) * num_words, 0,
+                        size_t(PANEL) * (panel_words_ - num_words) * sizeof(int32_t));
     }
 
     Reads reads() const override { return Reads::floats; }
@@ -96,7 +104,7 @@ template <class T> class Matrix final : public Storage {
     }
     Floats reference(const Floats& x) const override;
 
-    int32_t* panel(int index) const { return data + size_t(index) * PANEL * num_words; }
+    int32_t* panel(int index) const { return data + size_t(index) * PANEL * panel_words_; }
 
     // Words of a channel, PANEL apart.
     int32_t* words(int channel) const { return panel(channel / PANEL) + channel % PANEL; }
@@ -107,7 +115,12 @@ template <class T> class Matrix final : public Storage {
     }
 
   private:
-    int panels_;
+    static constexpr bool USES_AMX = DP_HAS_AMX && INPUTS == 2;
+    float chain(int channel, const Floats& x, int begin, int end) const;  // in reference.h
+    float even_and_odd(int channel, const Floats& x, int begin, int end) const;
+    void multiply_amx(int first, int last, const Rows& x, int num_rows, const Target& to) const;
+
+    int panels_, panel_words_;
 };
 
 // Rows of factors: `stride` factors from one to the next.
@@ -185,12 +198,14 @@ inline void multiply_tiles(int num_rows, const int32_t* w, const FactorRows<T>& 
 
 template <class T>
 void Matrix<T>::multiply(int first, int last, const Input& input, int num_rows, const Target& to) const {
+    if constexpr (USES_AMX)
+        if (has_amx()) return multiply_amx(first, last, input.floats, num_rows, to);
     typedef typename Word<T>::Factor Factor;
     const FactorRows<T> x{reinterpret_cast<const Factor*>(input.floats.data),
                           input.floats.stride * sizeof(float) / sizeof(Factor)};
     constexpr size_t STRIDE = PANEL_GROUP * PANEL;
     alignas(LINE_BYTES) float sums[ROW_BLOCK * STRIDE];
-    const size_t panel_stride = size_t(PANEL) * num_words;
+    const size_t panel_stride = size_t(PANEL) * panel_words_;
     const int group_size = num_rows <= 2 ? 2 : num_rows <= 2 * ROW_TILE ? 1 : PANEL_GROUP;
     for (int panel = first; panel < last; panel += group_size) {
         const int group = last - panel < group_size ? last - panel : group_size;

@@ -116,8 +116,8 @@ struct Workspace {
         const size_t queries = Queries::floats(std::max(group, QUERY_TILE), s.head_dim);
         own_floats_count_ = round_up(std::max(OWN_FLOATS, stride_of(widest)), 16);
         own_stride_ = round_up(own_floats_count_ + queries, 16);
-        own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + ROW_GROUP;
-        own_super_blocks_stride_ = own_floats_count_ / SUPER_INPUTS + ROW_GROUP;
+        own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + MAX_ROW_GROUP;
+        own_super_blocks_stride_ = own_floats_count_ / SUPER_INPUTS + MAX_ROW_GROUP;
         own_floats_ = own_floats_buffer_.at_least(own_stride_ * s.num_threads);
         own_blocks_ = own_blocks_buffer_.at_least(own_blocks_stride_ * s.num_threads);
         own_super_blocks_ = own_super_blocks_buffer_.at_least(own_super_blocks_stride_ * s.num_threads);

@@ -22,6 +22,7 @@ namespace dp {
 
 constexpr size_t TILE_GROUP_BYTES = 256 << 10;  // tiles that rows are multiplied with while they lie in the cache
 constexpr size_t PREFETCH_BYTES = 4096;        // how far ahead memory is asked for weights
+constexpr int AMX_MIN_ROWS = 3;                // fewer rows are multiplied in vectors
 
 template <class F> class Quantized final : public Storage {
   public:
@@ -51,12 +52,33 @@ template <class F> class Quantized final : public Storage {
     // Adds to acc what one unit gives to each of R rows.
     template <int R> static void multiply_unit(const uint8_t* unit, const Block* x, int lane, vecw (&acc)[R]);
     void multiply_group(int tile, const Int8Rows<Block>& x, int first_row, const Target& to) const;
+#if DP_HAS_AMX
+    void multiply_group_amx(int first, int last, const Int8Rows<Block>& x, int first_row, const Target& to) const;
+    template <int R>
+    void multiply_tile_amx(int tile, const Int8Rows<Block>& x, int first_row, const Target& to) const;
+#endif
     bool pack_tile(int tile, const uint8_t* source);
 
     int tiles_, units_;
     size_t tile_bytes_;
     uint8_t* data_;
 };
+
+// What 256 inputs gave so far, less the minima times the sums of their activations, where the type has minima.
+template <class Scales>
+[[gnu::always_inline]] inline vecw with_minima(const Scales& scales, const Int8SuperBlock& x, vecw part) {
+    if constexpr (Scales::HAS_MINIMUM) {
+        intw low = {}, high = {};
+#pragma GCC unroll 2
+        for (int four = 0; four < 2; ++four) {
+            const intw factors = scales.minimum_factors(four);
+            low = dot4<false>(low, factors, load<int32_t>(x.sums_low + 4 * four));
+            high = dot4<false>(high, factors, load<int32_t>(x.sums_high + 4 * four));
+        }
+        return fma(__builtin_convertvector(high * SUM_STEP + low, vecw), -scales.dmin(), part);
+    }
+    return part;
+}
 
 template <class F>
 template <int R>
@@ -109,17 +131,7 @@ template <int R>
     if constexpr (F::IS_SUPER) {
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-            if constexpr (Scales::HAS_MINIMUM) {
-                intw low = {}, high = {};
-#pragma GCC unroll 2
-                for (int four = 0; four < 2; ++four) {
-                    const intw factors = scales.minimum_factors(four);
-                    low = dot4<false>(low, factors, load<int32_t>(x[r].sums_low + 4 * four));
-                    high = dot4<false>(high, factors, load<int32_t>(x[r].sums_high + 4 * four));
-                }
-                part[r] = fma(__builtin_convertvector(high * SUM_STEP + low, vecw), -scales.dmin(), part[r]);
-            }
-            acc[r] = fma(part[r], splat<vecw>(x[r].scale), acc[r]);
+            acc[r] = fma(with_minima(scales, x[r], part[r]), splat<vecw>(x[r].scale), acc[r]);
         }
     }
 }
@@ -161,12 +173,19 @@ void Quantized<F>::multiply_group(int tile, const Int8Rows<Block>& x, int first_
 template <class F>
 void Quantized<F>::multiply(int first, int last, const Input& x, int num_rows, const Target& to) const {
     const Int8Rows<Block>& rows = std::get<const Int8Rows<Block>&>(std::tie(x.blocks, x.super_blocks));
-    int size = 1;  // few rows: tile by tile, as they lie in memory
-    if (num_rows > ROW_GROUP) size = std::max(1, int(TILE_GROUP_BYTES / tile_bytes_));
+    int size = last - first;  // few rows: all tiles, as they lie in memory
+    if (num_rows > rows.group) size = std::max(1, int(TILE_GROUP_BYTES / tile_bytes_));
     for (int tile = first; tile < last; tile += size)
-        for (int row = 0; row < num_rows; row += rows.group)
-            for (int member = tile; member < std::min(tile + size, last); ++member)
-                multiply_group(member, rows, row, to);
+        for (int row = 0; row < num_rows; row += rows.group) {
+            const int end = std::min(tile + size, last);
+#if DP_HAS_AMX
+            if (has_amx() && rows.rows_in_group(row) >= AMX_MIN_ROWS) {
+                multiply_group_amx(tile, end, rows, row, to);
+                continue;
+            }
+#endif
+            for (int member = tile; member < end; ++member) multiply_group(member, rows, row, to);
+        }
 }
 
 // The weights of one channel as dequantisation gives them.

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "matrix.h"
+#include "matrix_amx.h"
 #include "model.h"
 #include "quantized.h"
+#include "quantized_amx.h"
 
 namespace dp {
 
@@ -41,17 +43,30 @@ inline Floats reference_norm(const Floats& x, const Floats& weight, float eps) {
     return out;
 }
 
+template <class T> float Matrix<T>::chain(int channel, const Floats& x, int begin, int end) const {
+    float chain = 0.0f;
+    for (int word = begin; word < end; word += INPUTS)
+        for (int k = std::min(word + INPUTS, end) - 1; k >= word; --k)
+            chain = std::fmaf(weight(channel, k), to_float(from_float<T>(x[k])), chain);
+    return chain;
+}
+
+template <class T> float Matrix<T>::even_and_odd(int channel, const Floats& x, int begin, int end) const {
+    float chains[2] = {};
+    for (int k = begin; k < end; ++k)
+        chains[k % 2] = std::fmaf(weight(channel, k), to_float(from_float<T>(x[k])), chains[k % 2]);
+    return chains[0] + chains[1];
+}
+
 template <class T> Floats Matrix<T>::reference(const Floats& x) const {
     Floats out(num_channels);
-    const int k_block = k_block_of(num_inputs);
+    const bool has_tiles = USES_AMX && has_amx();
+    const int k_block = has_tiles ? INPUTS * AMX_ROWS : k_block_of(num_inputs);
     for (int channel = 0; channel < num_channels; ++channel)
         for (int begin = 0; begin < num_inputs; begin += k_block) {
             const int end = std::min(begin + k_block, num_inputs);
-            float chain = 0.0f;
-            for (int word = begin; word < end; word += INPUTS)
-                for (int k = std::min(word + INPUTS, end) - 1; k >= word; --k)
-                    chain = std::fmaf(weight(channel, k), to_float(from_float<T>(x[k])), chain);
-            out[channel] = begin == 0 ? chain : out[channel] + chain;
+            const float sum = has_tiles ? even_and_odd(channel, x, begin, end) : chain(channel, x, begin, end);
+            out[channel] = begin == 0 ? sum : out[channel] + sum;
         }
     return out;
 }
