@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import stat
 import subprocess
 import sys
@@ -11,17 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
-from draftproof.kv.cache import KVCache
 from draftproof.models import native
 from draftproof.models.native import compilation
 from draftproof.models.native import library as library_module
 from draftproof.models.native.compilation import FLAGS, SOURCES, build, cache_directory, find_compiler
-from support.native_models import MIXED, SMALL, chain, mixed_weights, random_tokens, random_weights
-
-needs_kernels = pytest.mark.skipif(not native.status().available, reason=native.status().reason)
+from support.native_models import SMALL, random_weights
 
 FAKE_COMPILER = """#!/bin/sh
 if [ "$1" = --version ]; then echo "fake compiler {version}"; exit 0; fi
@@ -196,50 +191,6 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_directory() == tmp_path / ".cache/draftproof/kernels"
-
-
-@needs_kernels
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-DDP_WIDE=16",),
-        ("-DDP_WIDE=4", "-DDP_NO_INTRINSICS"),
-        ("-DDP_WIDE=8", "-mno-avx512f"),  # sums of products in sixteen bits
-        ("-DDP_WIDE=16", "-mno-avx512vnni"),
-    ],
-)
-def test_other_vector_widths_give_the_same_bits(
-    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wide and narrow machines' code, made of this machine's vectors: slow, but the same layouts and loops."""
-    if any(option.startswith("-mno-") for option in options) and platform.machine() != "x86_64":
-        pytest.skip("an option of x86")
-    config = SMALL
-    weights = random_weights(config, torch.bfloat16)
-    batch = chain(random_tokens(45, config.vocab_size, 1), 0, [1, 0])
-    expected = native.NativeModel(config, weights, torch.bfloat16, 2).forward(batch, _cache())
-    quantized = _logits_of_all_types()
-    output = tmp_path / "kernels.so"
-    flags = [flag for flag in FLAGS if flag != "-O3"] + ["-O1", *options]
-    command = [find_compiler().path, *flags, str(SOURCES / "draftproof.cpp"), "-o", str(output)]
-    subprocess.run(command, check=True)
-    loaded = library_module.load(output)
-    monkeypatch.setattr("draftproof.models.native.model.library", lambda: loaded)
-    assert loaded.dp_panel_channels() == 2 * int(options[0].partition("=")[2])
-    model = native.NativeModel(config, weights, torch.bfloat16, 2)
-    assert torch.equal(model.forward(batch, _cache()), expected)
-    assert torch.equal(model.forward_reference(batch, _cache()), expected)
-    assert torch.equal(_logits_of_all_types(), quantized)
-
-
-def _logits_of_all_types() -> Tensor:
-    model = native.NativeModel(MIXED, mixed_weights(MIXED, torch.bfloat16), torch.bfloat16, 2)
-    return model.forward(chain(random_tokens(45, MIXED.vocab_size, 1), 0, [1, 0]), model.new_cache(2))
-
-
-def _cache() -> KVCache:
-    return KVCache(SMALL.num_layers, 4, SMALL.num_kv_heads, SMALL.head_dim, torch.bfloat16)
 
 
 @pytest.mark.parametrize("content", [b"\x7fELF not really", b"#!/bin/sh\nexit 3\n", b"#!/nowhere/at/all\n"])

@@ -260,21 +260,36 @@ int64_t argmax(const float* row, int64_t size) {
 
 extern "C" {
 
+// The instructions in use, or nothing where the kernels would be of no use.
 const char* dp_description() {
-#if defined(__AVX512BF16__)
-    return "AVX-512 with BF16";
+#if defined(__x86_64__) && !defined(__FMA__)
+    return "";  // fused multiply-add in software would be hundreds of times too slow
+#elif defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+    switch (dp::amx_state()) {
+        case dp::Amx::in_use: return "AVX-512 with BF16 and VNNI, AMX";
+        case dp::Amx::switched_off: return "AVX-512 with BF16 and VNNI (AMX switched off by DRAFTPROOF_AMX)";
+        case dp::Amx::refused: return "AVX-512 with BF16 and VNNI (AMX refused by the operating system)";
+        default: return "AVX-512 with BF16 and VNNI";
+    }
+#elif defined(__AVX512VNNI__)
+    return "AVX-512 with VNNI";
 #elif defined(__AVX512F__)
     return "AVX-512";
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(__AVXVNNI__)
+    return "AVX2 with VNNI";
+#elif defined(__AVX2__)
     return "AVX2";
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return "NEON with dot products";
 #elif defined(__aarch64__)
     return "NEON";
-#elif defined(__x86_64__) && !defined(__FMA__)
-    return "";  // fused multiply-add in software would be hundreds of times too slow
 #else
     return "generic";
 #endif
 }
+
+// Whether bfloat16 weights are multiplied by AMX, in its order of sums.
+int32_t dp_has_amx() { return dp::has_amx(); }
 
 int32_t dp_panel_channels() { return dp::PANEL; }
 

@@ -87,24 +87,31 @@ typedef uint16_t halfw __attribute__((vector_size(2 * DP_WIDE)));
 typedef uint8_t bytew __attribute__((vector_size(DP_WIDE)));
 typedef int8_t sbytew __attribute__((vector_size(DP_WIDE)));
 
+// Compilers take these conversions apart, so they are named where they matter.
 inline vecw load_halves(const void* from) {
-#if defined(__AVX512F__) && !defined(DP_NO_INTRINSICS)
-    if constexpr (WIDE == 16) return (vecw)_mm512_maskz_cvtph_ps(0xffff, (__m256i)load<halfw>(from));
-#endif
+#if !defined(DP_NO_INTRINSICS) && defined(__AVX512F__) && DP_WIDE == 16
+    return (vecw)_mm512_maskz_cvtph_ps(0xffff, (__m256i)load<halfw>(from));
+#elif !defined(DP_NO_INTRINSICS) && defined(__F16C__) && DP_WIDE == 8
+    return (vecw)_mm256_cvtph_ps((__m128i)load<halfw>(from));
+#else
     const intw bits = __builtin_convertvector(load<halfw>(from), intw);
     const intw magnitude = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
     return (vecw)(sign | (intw)((vecw)magnitude * splat<vecw>(0x1p112f)));  // finite: packing made sure of it
+#endif
 }
 template <class V> inline vecw load_integers(const void* from) {
-#if defined(__AVX512F__) && !defined(DP_NO_INTRINSICS)
-    if constexpr (WIDE == 16) {  // compilers take the conversion below apart
-        const __m128i bytes = (__m128i)load<V>(from);
-        const __m512i integers = std::is_same_v<V, sbytew> ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes)
-                                                           : _mm512_maskz_cvtepu8_epi32(0xffff, bytes);
-        return (vecw)_mm512_maskz_cvtepi32_ps(0xffff, integers);
-    }
-#endif
+    constexpr bool IS_SIGNED = std::is_same_v<V, sbytew>;
+#if !defined(DP_NO_INTRINSICS) && defined(__AVX512F__) && DP_WIDE == 16
+    const __m128i bytes = (__m128i)load<V>(from);
+    const __m512i integers =
+        IS_SIGNED ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes);
+    return (vecw)_mm512_maskz_cvtepi32_ps(0xffff, integers);
+#elif !defined(DP_NO_INTRINSICS) && defined(__AVX2__) && DP_WIDE == 8
+    const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(from));
+    return (vecw)_mm256_cvtepi32_ps(IS_SIGNED ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+#else
     return __builtin_convertvector(__builtin_convertvector(load<V>(from), intw), vecw);
+#endif
 }
 
 inline float half_at(const uint8_t* from, int index) { return to_float(load<f16>(from + 2 * index)); }

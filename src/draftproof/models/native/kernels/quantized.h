@@ -21,8 +21,8 @@
 namespace dp {
 
 constexpr size_t TILE_GROUP_BYTES = 256 << 10;  // tiles that rows are multiplied with while they lie in the cache
-constexpr size_t PREFETCH_BYTES = 4096;        // how far ahead memory is asked for weights
-constexpr int AMX_MIN_ROWS = 3;                // fewer rows are multiplied in vectors
+constexpr size_t PREFETCH_BYTES = 8192;        // how far ahead memory is asked for weights
+constexpr int AMX_MIN_ROWS = ROW_GROUP + 1;    // fewer rows are multiplied in vectors, which is quicker
 
 template <class F> class Quantized final : public Storage {
   public:
