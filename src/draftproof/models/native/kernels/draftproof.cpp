@@ -216,7 +216,7 @@ class OneLinear {
             return;
         }
         const int num_blocks = int(inputs / BLOCK_INPUTS), num_super_blocks = int(inputs / SUPER_INPUTS);
-        const size_t stride = round_up(inputs, LANES);
+        const size_t stride = round_up(inputs, 2 * AMX_ROWS);  // `prepare` fills rows up to whole tiles
         Floats rows(stride * num_rows);
         std::vector<Int8Block> blocks(Int8Rows<Int8Block>::blocks_for(num_blocks, num_rows));
         std::vector<Int8SuperBlock> super_blocks(Int8Rows<Int8SuperBlock>::blocks_for(num_super_blocks, num_rows));

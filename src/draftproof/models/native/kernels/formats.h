@@ -62,16 +62,27 @@ template <int Bits> inline void unpack(const uint8_t* from, int lane, intw (&w)[
     }
 }
 
-// Writes one integer of a sub-block that was zero.
-template <int Bits> inline void put_integer(uint8_t* to, int channel, int input, int value) {
-    const int group = input / 4, byte = channel * 4 + input % 4;
+// Writes the integers of one sub-block of one channel: words of four inputs, TILE words apart.
+template <int Bits> inline void put_integers(uint8_t* to, int channel, const uint8_t* integers) {
+    const auto word = [&](int group) { return load<uint32_t>(integers + 4 * group); };
+    const auto put = [&](int vector, uint32_t word) { store(to + (vector * TILE + channel) * 4, word); };
     if constexpr (Bits == 8) {
-        to[group * 64 + byte] = uint8_t(value);
+        for (int group = 0; group < GROUPS; ++group) put(group, word(group));
         return;
     }
-    to[group % 4 * 64 + byte] |= uint8_t((value & 15) << (group < 4 ? 0 : 4));
-    if constexpr (Bits == 5) to[256 + byte] |= uint8_t((value >> 4) << group);
-    if constexpr (Bits == 6) to[256 + group / 4 * 64 + byte] |= uint8_t((value >> 4) << (2 * (group % 4)));
+    for (int group = 0; group < 4; ++group)
+        put(group, (word(group) & 0x0f0f0f0fu) | (word(group + 4) & 0x0f0f0f0fu) << 4);
+    if constexpr (Bits == 5) {
+        uint32_t high = 0;
+        for (int group = 0; group < GROUPS; ++group) high |= (word(group) >> 4 & 0x01010101u) << group;
+        put(4, high);
+    }
+    if constexpr (Bits == 6)
+        for (int half = 0; half < 2; ++half) {
+            uint32_t high = 0;
+            for (int group = 0; group < 4; ++group) high |= (word(4 * half + group) >> 4 & 0x03030303u) << 2 * group;
+            put(4 + half, high);
+        }
 }
 
 template <int Bits> inline int get_integer(const uint8_t* from, int channel, int input) {
@@ -220,40 +231,61 @@ template <class ScalesOf, int BitsOf, int OffsetOf, int FileBytes> struct Format
     static constexpr int UNIT_BYTES = Scales::BYTES + Scales::SUBS * PAYLOAD;
 };
 
+// `integers` writes the 32 integers of a sub-block, one a byte, unsigned.
+
+// Halves of sixteen bytes: the low ones first, then the high ones.
+inline void halves_of(const uint8_t* bytes, uint8_t* to) {
+    for (int k = 0; k < 16; ++k) to[k] = bytes[k] & 15, to[k + 16] = bytes[k] >> 4;
+}
+// Adds a fifth bit to each integer.
+inline void add_fifth_bits(const uint8_t* bits, uint8_t* to) {
+    const uint32_t all = load<uint32_t>(bits);
+    for (int k = 0; k < BLOCK_INPUTS; ++k) to[k] = uint8_t(to[k] | (all >> k & 1) << 4);
+}
+
 struct Q4_0 : Format<BlockScales<false>, 4, 8, 18> {
-    static int integer(const uint8_t* block, int k) { return block[2 + k % 16] >> (k < 16 ? 0 : 4) & 15; }
+    static void integers(const uint8_t* block, int, uint8_t* to) { halves_of(block + 2, to); }
 };
 struct Q4_1 : Format<BlockScales<true>, 4, 0, 20> {
-    static int integer(const uint8_t* block, int k) { return block[4 + k % 16] >> (k < 16 ? 0 : 4) & 15; }
+    static void integers(const uint8_t* block, int, uint8_t* to) { halves_of(block + 4, to); }
 };
 struct Q5_0 : Format<BlockScales<false>, 5, 16, 22> {
-    static int integer(const uint8_t* block, int k) {
-        return (block[6 + k % 16] >> (k < 16 ? 0 : 4) & 15) | (block[2 + k / 8] >> k % 8 & 1) << 4;
+    static void integers(const uint8_t* block, int, uint8_t* to) {
+        halves_of(block + 6, to);
+        add_fifth_bits(block + 2, to);
     }
 };
 struct Q5_1 : Format<BlockScales<true>, 5, 0, 24> {
-    static int integer(const uint8_t* block, int k) {
-        return (block[8 + k % 16] >> (k < 16 ? 0 : 4) & 15) | (block[4 + k / 8] >> k % 8 & 1) << 4;
+    static void integers(const uint8_t* block, int, uint8_t* to) {
+        halves_of(block + 8, to);
+        add_fifth_bits(block + 4, to);
     }
 };
 struct Q8_0 : Format<BlockScales<false>, 8, 128, 34> {
-    static int integer(const uint8_t* block, int k) { return int8_t(block[2 + k]) + 128; }
+    static void integers(const uint8_t* block, int, uint8_t* to) {
+        for (int k = 0; k < BLOCK_INPUTS; ++k) to[k] = block[2 + k] ^ 0x80;
+    }
 };
 struct Q4_K : Format<SuperScales, 4, 0, 144> {
-    static int integer(const uint8_t* block, int k) {
-        return block[16 + k / 64 * 32 + k % 32] >> (k % 64 < 32 ? 0 : 4) & 15;
+    static void integers(const uint8_t* block, int sub, uint8_t* to) {
+        const uint8_t* bytes = block + 16 + sub / 2 * 32;
+        const int shift = sub % 2 * 4;
+        for (int k = 0; k < BLOCK_INPUTS; ++k) to[k] = bytes[k] >> shift & 15;
     }
 };
 struct Q5_K : Format<SuperScales, 5, 0, 176> {
-    static int integer(const uint8_t* block, int k) {
-        return (block[48 + k / 64 * 32 + k % 32] >> (k % 64 < 32 ? 0 : 4) & 15) | (block[16 + k % 32] >> k / 32 & 1) << 4;
+    static void integers(const uint8_t* block, int sub, uint8_t* to) {
+        const uint8_t *bytes = block + 48 + sub / 2 * 32, *high = block + 16;
+        const int shift = sub % 2 * 4;
+        for (int k = 0; k < BLOCK_INPUTS; ++k) to[k] = uint8_t((bytes[k] >> shift & 15) | (high[k] >> sub & 1) << 4);
     }
 };
 struct Q6_K : Format<SignedScales, 6, 32, 210> {
-    static int integer(const uint8_t* block, int k) {
-        const int half = k / 128, in_half = k % 128;
-        const int low = block[64 * half + in_half % 64] >> (in_half < 64 ? 0 : 4) & 15;
-        return low | (block[128 + 32 * half + k % 32] >> (in_half / 32 * 2) & 3) << 4;
+    static void integers(const uint8_t* block, int sub, uint8_t* to) {
+        const int half = sub / 4, quarter = sub % 4, shift = quarter / 2 * 4;
+        const uint8_t *low = block + 64 * half + quarter % 2 * 32, *high = block + 128 + 32 * half;
+        for (int k = 0; k < BLOCK_INPUTS; ++k)
+            to[k] = uint8_t((low[k] >> shift & 15) | (high[k] >> 2 * quarter & 3) << 4);
     }
 };
 

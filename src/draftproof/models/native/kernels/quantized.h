@@ -204,16 +204,18 @@ template <class F> void Quantized<F>::read_channel(int channel, float* weights) 
 template <class F> bool Quantized<F>::pack_tile(int tile, const uint8_t* source) {
     typedef typename F::Scales Scales;
     bool is_finite = true;
-    std::memset(data_ + tile * tile_bytes_, 0, tile_bytes_);
+    if ((tile + 1) * TILE > num_channels) std::memset(data_ + tile * tile_bytes_, 0, tile_bytes_);
     for (int lane = 0; lane < TILE && tile * TILE + lane < num_channels; ++lane) {
         const uint8_t* block = source + size_t(tile * TILE + lane) * units_ * F::FILE_BYTES;
-        for (int index = 0; index < units_; ++index, block += F::FILE_BYTES) {
-            uint8_t* to = data_ + tile * tile_bytes_ + size_t(index) * F::UNIT_BYTES;
+        uint8_t* to = data_ + tile * tile_bytes_;
+        for (int index = 0; index < units_; ++index, block += F::FILE_BYTES, to += F::UNIT_BYTES) {
             Scales::put(to, lane, block);
             is_finite = is_finite && Scales::is_finite(to, lane);
-            for (int k = 0; k < F::INPUTS; ++k)
-                put_integer<F::BITS>(to + Scales::BYTES + k / BLOCK_INPUTS * F::PAYLOAD, lane, k % BLOCK_INPUTS,
-                                     F::integer(block, k));
+            for (int sub = 0; sub < Scales::SUBS; ++sub) {
+                uint8_t integers[BLOCK_INPUTS];
+                F::integers(block, sub, integers);
+                put_integers<F::BITS>(to + Scales::BYTES + sub * F::PAYLOAD, lane, integers);
+            }
         }
     }
     return is_finite;
