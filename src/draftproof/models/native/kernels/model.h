@@ -30,7 +30,7 @@ struct LayerShape {
 
 constexpr int MAX_HEAD_DIM = 512;
 constexpr float GELU_CUBE = 0.044715f, GELU_SLOPE = 1.5957691216f;  // 2 sqrt(2 / pi)
-constexpr size_t OWN_FLOATS = 24 << 10;  // up to so many inputs every thread makes for itself, which saves a barrier
+constexpr size_t OWN_FLOATS = 2 << 10;  // up to so many inputs every thread makes for itself, which saves a barrier
 
 // out = x / rms(x) * weight. The sum of squares runs in 4 x 8 lanes, element i in lane i mod 32; x is padded with
 // zeros to a multiple of 32.
