@@ -304,3 +304,9 @@ def test_an_image_names_the_version_and_comes_back() -> None:
 
 def test_only_vllm_serve_warns_of_the_model_flag() -> None:
     assert effects("python -m vllm.entrypoints.openai.api_server --model m") == []
+
+
+def test_what_both_engines_do_by_themselves_is_not_written() -> None:
+    text = "python -m sglang.launch_server --model-path m --max-running-requests 8"
+    rendered = VLLM.render(dialect("sglang").parse(text).deployment)
+    assert rendered.artifacts[0].text == "vllm serve m --max-num-seqs 8"

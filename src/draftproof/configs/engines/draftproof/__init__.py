@@ -39,8 +39,11 @@ class DraftproofDialect:
         check_version(self, version, _VERSIONS)
         method = deployment.speculation.method
         kind = intent.METHODS.get(method)
+        around = Default(
+            setting="prefix_caching", value=True, reason="while memory allows", source=words.SOURCE
+        )
         if kind is None or method == "none":
-            return ()
+            return (around,)
         found: dict[str, Value] = {
             f"{words.PREFIX}{words.PATHS[item.name]}": item.default
             for item in fields(kind)
@@ -52,10 +55,11 @@ class DraftproofDialect:
                 found[f"{words.PREFIX}lookup.min_ngram"] = lookup.max_ngram
             if lookup.max_ngram is None and lookup.min_ngram is not None:
                 found[f"{words.PREFIX}lookup.max_ngram"] = lookup.min_ngram
-        return tuple(
+        drafting = (
             Default(setting=path, value=value, reason=f"method {method}", source=words.SOURCE)
             for path, value in found.items()
         )
+        return (around, *drafting)
 
 
 dialect: Dialect = DraftproofDialect()

@@ -34,8 +34,9 @@ class LlamaCppDialect:
         own = speculation.extras.get("llamacpp.type")
         if speculation.method == "ngram" and own in words.NGRAM_TYPES:
             kind = str(own)
+        around = Default(setting="prefix_caching", value=True, reason="--cache-prompt", source=words.SOURCE)
         if kind is None:
-            return ()
+            return (around,)
         found: dict[str, Value] = dict(words.DEFAULTS[kind])
         if "lookup.max_ngram" in found:
             lookup = speculation.lookup
@@ -44,10 +45,11 @@ class LlamaCppDialect:
         drawn = kind in words.DRAFT_TYPES and speculation.draft_sampling == "probabilistic"
         found["verification"] = "standard" if drawn else "exact_match"
         found["adaptive"] = False
-        return tuple(
+        drafting = (
             Default(setting=f"speculation.{path}", value=value, reason=kind, source=words.SOURCE)
             for path, value in found.items()
         )
+        return (around, *drafting)
 
 
 def _number(version: str | None) -> str | None:

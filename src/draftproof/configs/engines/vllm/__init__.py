@@ -46,7 +46,7 @@ class VllmDialect:
         speculation = deployment.speculation
         found: dict[str, tuple[Value, str]] = {}
         if speculation.method == "none":
-            return ()
+            return _AROUND
         if speculation.method == "ngram":
             lookup = speculation.lookup
             least, most = (lookup.min_ngram, lookup.max_ngram) if lookup else (None, None)
@@ -69,12 +69,18 @@ class VllmDialect:
         found["verification"] = ("standard", "rejection sampling")
         if not speculation.schedule:
             found["adaptive"] = (False, "K tokens in every round")
-        return tuple(
+        drafting = tuple(
             Default(setting=f"speculation.{name}", value=value, reason=reason, source=SOURCE)
             for name, (value, reason) in found.items()
         )
+        return (*_AROUND, *drafting)
 
 
+_AROUND = (
+    Default(setting="enforce_eager", value=False, reason="graphs are captured", source=SOURCE),
+    Default(setting="prefix_caching", value=True, reason="on for models that generate", source=SOURCE),
+    Default(setting="lora", value=False, reason="off without --enable-lora", source=SOURCE),
+)
 _SUFFIX: dict[str, Value] = {
     "max_tree_depth": 24,
     "max_cached_requests": 10_000,
