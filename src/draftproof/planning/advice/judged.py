@@ -23,6 +23,9 @@ from draftproof.planning.advice.step import Claim, Command, Standing, Step
 _ON_REQUEST = ("REQUEST", "COMBO")
 """Families of rules about features that are used together with speculation."""
 
+_PARALLEL: dict[str, tuple[str, bool]] = {"pard": ("draft_model", True), "p_eagle": ("eagle3", True)}
+"""Neutral method → how vLLM's object says it."""
+
 
 def complete(ask: Ask, step: Step) -> Step:
     """`step` with findings, commands, and the standing that follows from both."""
@@ -42,8 +45,11 @@ def complete(ask: Ask, step: Step) -> Step:
         return replace(step, standing=Standing.RULED_OUT, against=(*impossible, *step.against))
     judgement = _judge(ask, deployment)
     errors = [finding for finding in judgement.findings if finding.severity is Severity.ERROR]
-    against = [_told(finding) for finding in errors]
-    risks = [_told(finding) for finding in judgement.findings if finding.severity is Severity.WARNING]
+    warnings = [finding for finding in judgement.findings if finding.severity is Severity.WARNING]
+    needed = [finding for finding in warnings if _is_about_what_is_needed(finding)]
+    against = [_told(finding) for finding in (*errors, *needed)]
+    risks = [_told(finding) for finding in warnings if finding not in needed]
+    standing = step.standing.at_most(Standing.POSSIBLE) if needed else step.standing
     whose = f"ask whoever runs {ask.engine} for this" if ask.role == "app" else f"for {ask.engine}"
     commands = (
         *(Command(f"{artifact.name} ({whose})", artifact.text) for artifact in rendered.artifacts),
@@ -51,7 +57,7 @@ def complete(ask: Ask, step: Step) -> Step:
     )
     return replace(
         step,
-        standing=Standing.RULED_OUT if errors else step.standing,
+        standing=Standing.RULED_OUT if errors else standing,
         against=(*against, *step.against),
         risks=(*risks, *step.risks),
         findings=judgement.findings,
@@ -93,8 +99,12 @@ def _judge(ask: Ask, deployment: Deployment) -> Judgement:
 
 
 def _told(finding: Finding) -> Claim:
-    why = " (a feature that you need)" if finding.code.partition("-")[0] in _ON_REQUEST else ""
+    why = " (a feature that you need)" if _is_about_what_is_needed(finding) else ""
     return Claim(f"{finding.code}{why}: {finding.detail} {finding.remedy}", finding.source)
+
+
+def _is_about_what_is_needed(finding: Finding) -> bool:
+    return finding.code.partition("-")[0] in _ON_REQUEST
 
 
 def _unjudged(judgement: Judgement) -> tuple[str, ...]:
@@ -115,11 +125,11 @@ def _to_go_on(ask: Ask, speculation: Speculation) -> Iterator[Command]:
     yield Command(
         "check the pair and the configuration", f"draftproof check {target}{draft} {config} --engine {engine}"
     )
-    if ask.memory is not None:
+    if ask.memory is not None and speculation.drafter is None:
         sizes = f" --memory {ask.memory}"
         sizes += f" --context {ask.context}" if ask.context else ""
         sizes += f" --concurrency {ask.concurrency}" if ask.concurrency else ""
-        yield Command("plan its memory", f"draftproof plan {target}{draft} {config} --engine {engine}{sizes}")
+        yield Command("plan its memory", f"draftproof plan {target} {config} --engine {engine}{sizes}")
     workload = f" --workload {shlex.quote(ask.workload.name)}" if ask.workload else ""
     yield Command(
         "measure whether it pays, and that it changes nothing",
@@ -132,7 +142,8 @@ def _to_go_on(ask: Ask, speculation: Speculation) -> Iterator[Command]:
 
 def as_config(speculation: Speculation) -> str:
     """The object that `--speculative-config` takes."""
-    document: dict[str, object] = {"method": speculation.method}
+    method, is_parallel = _PARALLEL.get(speculation.method, (speculation.method, None))
+    document: dict[str, object] = {"method": method, "parallel_drafting": is_parallel}
     if speculation.drafter is not None:
         document["model"] = speculation.drafter.name
     if speculation.depth is not None:
