@@ -107,13 +107,17 @@ def command(
 
 def _engine(text: str | None, opened: Target, role: str) -> tuple[str, str | None]:
     """Raises DP110 for an engine or provider that is not known."""
-    from draftproof.configs.registry import DIALECTS
-    from draftproof.planning.advice.hosted import provider_names
-
     if text is None:
         return (ANY_PROVIDER if role == "hosted" else "vllm" if opened.view is None else "draftproof"), None
     name, _, version = text.partition("==")
-    known = provider_names() if role == "hosted" else tuple(DIALECTS)
+    if role == "hosted":
+        from draftproof.planning.advice.hosted import provider_names
+
+        known = provider_names()
+    else:
+        from draftproof.configs.registry import DIALECTS
+
+        known = tuple(DIALECTS)
     if name not in known:
         raise DraftproofError(
             "DP110", "--engine", name[:40], ", ".join(known), "Name one of these as written here."

@@ -43,10 +43,12 @@ def open_local(reference: str) -> Target:
 
 def _model_here(name: str) -> str | None:
     """The path of a model of our own catalogue. Raises DP401 for one that was not fetched yet."""
+    if os.path.exists(name) or is_hub_id(name):
+        return None
     from draftproof.models.catalogue import CATALOGUE, is_available, local_path
 
     model = CATALOGUE.get(name)
-    if model is None or os.path.exists(name):
+    if model is None:
         return None
     if not is_available(model):
         raise DraftproofError(

@@ -14,7 +14,6 @@ from draftproof.planning.advice.ask import Ask, Role
 from draftproof.planning.advice.drafters import propose_draft_models, propose_self
 from draftproof.planning.advice.facts import Facts, read_facts
 from draftproof.planning.advice.heads import missing_mtp, others, propose_heads, propose_mtp
-from draftproof.planning.advice.hosted import propose_hosted
 from draftproof.planning.advice.judged import complete
 from draftproof.planning.advice.lookups import propose_look_up, propose_prediction
 from draftproof.planning.advice.room import measure_room, too_few, too_small, weigh
@@ -54,6 +53,8 @@ def advise(ask: Ask) -> Advice:
 
 def _proposed(ask: Ask, facts: Facts) -> Iterator[Step]:
     if ask.role == "hosted":
+        from draftproof.planning.advice.hosted import propose_hosted  # a table that others need not wait for
+
         yield from propose_hosted(ask)
         return
     yield from propose_mtp(ask, facts)

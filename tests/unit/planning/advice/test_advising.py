@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from draftproof.checkpoints.view import open_view
+from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.core.errors import DraftproofError
+from draftproof.core.finding import Evidence, Severity, Source
+from draftproof.planning.advice import judged
 from draftproof.planning.advice.advising import advise
 from draftproof.planning.advice.ask import Ask, Workload, parse_requirements
 from draftproof.planning.advice.copying import Recorded, replay
@@ -246,3 +249,59 @@ def test_requirements_are_names_of_a_list() -> None:
     with pytest.raises(DraftproofError) as caught:
         parse_requirements("json_schema,wings")
     assert caught.value.code == "DP001"
+
+
+def _rule(code: str, severity: Severity) -> Rule:
+    """One that always speaks."""
+    hit = Hit(detail="min_p is refused.", evidence=(Evidence(where="requests", found="min_p"),))
+    return Rule(
+        code=code, title="t", severity=severity, about="a", remedy="Leave it out.",
+        source=Source(name="somewhere", read="2026-11"), judge=lambda case: (hit,),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "severity", "standing"),
+    [
+        ("REQUEST-99", Severity.ERROR, Standing.RULED_OUT),
+        ("COMBO-99", Severity.WARNING, Standing.POSSIBLE),
+        ("VOCAB-99", Severity.WARNING, Standing.TRY),
+        ("VOCAB-99", Severity.ERROR, Standing.RULED_OUT),
+        ("REQUEST-99", Severity.INFO, Standing.TRY),
+    ],
+)
+def test_what_a_rule_says_decides_and_is_quoted_with_its_source(
+    code: str, severity: Severity, standing: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judged, "rules_of", lambda: (_rule(code, severity),))
+    advice = advise(ask("Qwen/Qwen3-8B", read=False, requirements=("min_p",)))
+    head = of_kind(advice, "head")[0]
+    assert head.standing is standing
+    told = {Severity.ERROR: head.against, Severity.WARNING: (*head.against, *head.risks), Severity.INFO: ()}[
+        severity
+    ]
+    quoted = [claim for claim in told if claim.text.startswith(code)]
+    assert bool(quoted) is (severity is not Severity.INFO)
+    for claim in quoted:
+        assert claim.source is not None
+        assert "Leave it out." in claim.text
+        assert ("a feature that you need" in claim.text) is (not code.startswith("VOCAB"))
+    if standing is Standing.RULED_OUT:
+        assert head.commands == ()
+        assert advice.first.kind == "none"
+
+
+def test_parallel_drafters_are_written_as_the_engine_writes_them() -> None:
+    steps = advise(ask("Qwen/Qwen3-4B", read=False)).steps
+    [step] = [step for step in steps if step.speculation and step.speculation.method == "pard"]
+    document = json.loads(judged.as_config(step.speculation)) if step.speculation else {}
+    assert document["method"] == "draft_model"
+    assert document["parallel_drafting"] is True
+
+
+def test_files_that_are_broken_are_a_mistake_and_no_advice(tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path)
+    (directory / "model.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(DraftproofError) as caught:
+        advise(ask(str(directory)))
+    assert caught.value.code == "DP402"
