@@ -198,6 +198,8 @@ HOSTILE = {
     "backslashes": "\\" * 100_000,
     "spaces": " " * 200_000 + "x",
     "lines": "\n" * 200_000 + "x",
+    "lines behind": "x" + "\n" * 200_000,
+    "comments": "# x\n" * 50_000 + "x" + "\n# x" * 10_000,
     "aliases": "a0: &a0 [x, x]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)),
     "cycle": "a: &a\n  b: *a\n",
     "digits": "f(x=" + "9" * 50_000 + ")",

@@ -197,5 +197,75 @@ GOLDEN: dict[str, Golden] = {
         "docker run --runtime nvidia --gpus all -p 8000:8000 --ipc=host vllm/vllm-openai:v0.33.0 \\\n"
         "    --model meta-llama/Llama-3.1-8B-Instruct --spec-method ngram --spec-tokens 3",
     ),
+    "TensorRT-LLM Eagle3": Golden(
+        "trtllm",
+        "trtllm-serve meta-llama/Llama-3.1-8B-Instruct --host localhost --port 8000 --config eagle3.yaml\n",
+        {
+            "eagle3.yaml": "speculative_config:\n  decoding_type: Eagle3\n  max_draft_len: 4\n"
+            "  speculative_model: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B\n"
+        },
+    ),
+    "TensorRT-LLM NGram": Golden(
+        "trtllm",
+        "disable_overlap_scheduler: true\nspeculative_config:\n  decoding_type: NGram\n  max_draft_len: 4\n"
+        "  max_matching_ngram_size: 4\n  is_public_pool: true\n",
+    ),
+    "TensorRT-LLM MTP with a schedule": Golden(
+        "trtllm",
+        "max_batch_size: 64\nkv_cache_config: {free_gpu_memory_fraction: 0.8, max_tokens: 8192}\n"
+        "cuda_graph_config: {enable_padding: true, max_batch_size: 64}\nspeculative_config:\n  decoding_type: MTP\n"
+        "  max_draft_len: 3\n  draft_len_schedule: {4: 3, 16: 1}\n  use_relaxed_acceptance_for_thinking: true\n"
+        "  relaxed_topk: 10\n",
+    ),
+    "TensorRT-LLM draft and target": Golden(
+        "trtllm",
+        "speculative_config:\n  decoding_type: Draft_Target\n  max_draft_len: 3\n  max_concurrency: 8\n"
+        "  speculative_model: meta-llama/Llama-3.2-1B-Instruct\n",
+    ),
+    "Transformers assistant": Golden(
+        "transformers",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("HuggingFaceTB/SmolLM-1.7B")\n'
+        'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM-1.7B", dtype="auto")\n'
+        'assistant_model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM-135M")\n'
+        "assistant_model.generation_config.num_assistant_tokens = 6\n"
+        'inputs = tokenizer("Hugging Face is an open-source company", return_tensors="pt")\n'
+        "outputs = model.generate(**inputs, assistant_model=assistant_model, do_sample=False, max_new_tokens=20)\n",
+    ),
+    "Transformers prompt look-up": Golden(
+        "transformers", "assistant_outputs = model.generate(**inputs, prompt_lookup_num_tokens=5)\n"
+    ),
+    "Transformers arguments as JSON": Golden(
+        "transformers", '{"assistant_model": "double7/vicuna-68m", "do_sample": true, "temperature": 0.5}'
+    ),
+    "OpenVINO draft model": Golden(
+        "openvino",
+        "import openvino_genai\n\nscheduler_config = openvino_genai.SchedulerConfig()\n"
+        "scheduler_config.cache_size = 2\n"
+        'draft = openvino_genai.draft_model("draft-int8", "CPU")\n'
+        'pipe = openvino_genai.LLMPipeline("main", "CPU", scheduler_config=scheduler_config, draft_model=draft)\n'
+        "config = openvino_genai.GenerationConfig()\nconfig.max_new_tokens = 100\n"
+        "config.num_assistant_tokens = 5\nresult = pipe.generate(prompt, config)\n",
+    ),
+    "OpenVINO prompt look-up": Golden(
+        "openvino",
+        'pipe = openvino_genai.LLMPipeline("main", "CPU", prompt_lookup=True)\n'
+        "pipe.generate(prompt, num_assistant_tokens=5, max_ngram_size=3)\n",
+    ),
+    "OpenVINO EAGLE-3 as JSON": Golden(
+        "openvino",
+        '{"models_path": "main", "device": "GPU", "draft_model": "eagle3", "num_assistant_tokens": 7, '
+        '"branching_factor": 4, "tree_depth": 3}',
+    ),
+    "Fireworks draft model": Golden(
+        "fireworks",
+        "firectl deployment create accounts/fireworks/models/llama-v3p3-70b-instruct "
+        "--draft-model accounts/fireworks/models/llama-v3p2-1b-instruct --draft-token-count 4 --min-replica-count 1",
+    ),
+    "Fireworks look-up": Golden(
+        "fireworks",
+        '{"baseModel": "accounts/fireworks/models/qwen3-8b", "ngramSpeculationLength": 3, "draftTokenCount": 4, '
+        '"deploymentShape": "default", "precision": "FP8"}',
+    ),
 }
 """Documented texts by name; a new dialect adds its own."""

@@ -16,6 +16,10 @@ DIALECTS: dict[str, str] = {
     "vllm": "draftproof.configs.engines.vllm",
     "llamacpp": "draftproof.configs.engines.llamacpp",
     "sglang": "draftproof.configs.engines.sglang",
+    "trtllm": "draftproof.configs.engines.trtllm",
+    "transformers": "draftproof.configs.engines.transformers",
+    "openvino": "draftproof.configs.engines.openvino",
+    "fireworks": "draftproof.configs.engines.fireworks",
 }
 """Name → module that holds it as `dialect`, in the order in which they are listed."""
 

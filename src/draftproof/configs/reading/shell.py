@@ -80,9 +80,11 @@ def _words(place: Place) -> list[Word]:
     while position < length:
         char = text[position]
         if char in _BREAKS:
-            end = _end_of_command(text, position)
-            if end is not None and words:
-                raise place.at(end).refused(
+            if char == "\n" and words:
+                further = _next_command(text, position)
+                if further is None:
+                    break
+                raise place.at(further).refused(
                     "a second line", "one command", "End a line with a backslash if the command goes on."
                 )
             position += 1
@@ -98,10 +100,8 @@ def _words(place: Place) -> list[Word]:
     return words
 
 
-def _end_of_command(text: str, position: int) -> int | None:
-    """Where a further command starts, if the line break at `position` ends one."""
-    if text[position] != "\n":
-        return None
+def _next_command(text: str, position: int) -> int | None:
+    """Where a further command starts behind the line break at `position`, or None."""
     while position < len(text):
         if text[position] in _BREAKS:
             position += 1

@@ -1,0 +1,123 @@
+"""A Fireworks deployment → the neutral description. Called by the dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from draftproof.configs.engines.base import Parsed
+from draftproof.configs.engines.fireworks import words
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.reading.jsontext import read_json
+from draftproof.configs.reading.node import Node, given_twice
+from draftproof.configs.reading.options import read_options
+from draftproof.configs.reading.refusal import Place
+from draftproof.configs.reading.shell import read_command
+
+
+def parse(text: str, version: str | None) -> Parsed:
+    place = Place("fireworks", text)
+    found = Gathering("fireworks", version, words.SOURCE)
+    fields = _object(place) if text.lstrip().startswith("{") else _command(place, found)
+    for field, (path, kind) in words.PLAIN.items():
+        node = fields.pop(field, None)
+        if node is not None and not _is_empty(node):
+            found.say(path, _value(node, field, kind))
+    precision = fields.pop(words.PRECISION, None)
+    if precision is not None:
+        name = precision.text(words.PRECISION)
+        if name in words.PRECISIONS:
+            found.say("dtype", words.PRECISIONS[name])
+        else:
+            found.own(words.PRECISION, name, around=True)
+    _method(place, found, fields)
+    for field, node in fields.items():
+        found.own(field, node.plain(), around=True)
+    return found.parsed()
+
+
+def _object(place: Place) -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    for key, node in read_json(place).members("the deployment").items():
+        field = words.SPELLINGS.get(key, key)
+        if field in found:
+            raise given_twice(node.key_place or node.place, key)
+        found[field] = node
+    return found
+
+
+def _command(place: Place, found: Gathering) -> dict[str, Node]:
+    line = read_command(place)
+    texts = tuple(word.text for word in line.words[:3])
+    if not texts or texts[0].rpartition("/")[2] != "firectl" or texts[1:] not in words.COMMANDS:
+        where = line.words[0].position if line.words else 0
+        raise place.at(where).refused(
+            texts[0] if texts else "nothing",
+            "a JSON object, or firectl deployment create MODEL …",
+            "Give one of these.",
+        )
+    options = read_options(place, line.words[3:], words.TABLE)
+    if len(options.positional) != 1:
+        where = options.positional[1].position if options.positional else len(place.text)
+        raise place.at(where).refused(
+            f"{len(options.positional)} models", "one base model", "Name the base model."
+        )
+    found.own("launcher", " ".join(texts), around=True)
+    if line.environment:
+        found.own("env", dict(line.environment), around=True)
+    found.say("rest", tuple(word.text for word in options.rest))
+    fields = {"baseModel": Node(options.positional[0].text, place.at(options.positional[0].position))}
+    for field, option in words.FLAGS.items():
+        given = options.given.get(option.name)
+        if given is not None:
+            assert isinstance(given.value, str | int)
+            fields[field] = Node(given.value, place.at(given.position))
+    return fields
+
+
+def _is_empty(node: Node) -> bool:
+    """null, "" and 0 say what leaving out says."""
+    return node.value is None or node.value == "" or (node.value == 0 and node.value is not False)
+
+
+def _value(node: Node, field: str, kind: str) -> Any:
+    if kind == "int":
+        value = node.integer(field)
+        if value < 0:
+            raise node.refused(f"{field}: 0 or more", "Correct the value.")
+        return value
+    return node.boolean(field) if kind == "bool" else node.text(field)
+
+
+def _method(place: Place, found: Gathering, fields: dict[str, Node]) -> None:
+    off, mtp = _flag(fields, words.OFF), _flag(fields, words.MTP)
+    said: Mapping[str, Any] = found.settings
+    draft, look_up = "speculation.drafter" in said, "speculation.lookup.max_ngram" in said
+    if draft and look_up:
+        raise place.refused(
+            "draftModel and ngramSpeculationLength",
+            "one of the two: they exclude each other",
+            "Leave one of them out.",
+        )
+    if off:
+        for path in [path for path in said if path.startswith("speculation.")]:
+            found.remark("ignored", path, "speculation is switched off", found=str(found.settings.pop(path)))
+        found.say("speculation.method", "none")
+        return
+    found.say(
+        "speculation.method", "draft_model" if draft else "ngram" if look_up else "mtp" if mtp else "auto"
+    )
+    if mtp and (draft or look_up):
+        found.own(words.MTP, True)
+    if (draft or look_up) and "speculation.depth" not in said:
+        found.remark("refused", "draftTokenCount", "a draft model and look-up need it", found="nothing")
+    if not (draft or look_up or mtp):
+        found.remark(
+            "inferred", "draftModel", "the base model's default draft model and token count act, if it has them",
+            found="nothing", today=f"{words.OFF}: true for none",
+        )  # fmt: skip
+
+
+def _flag(fields: dict[str, Node], name: str) -> bool:
+    node = fields.pop(name, None)
+    return node is not None and node.value is not None and node.boolean(name)

@@ -1,0 +1,149 @@
+"""The neutral description → a Fireworks deployment. Called by the dialect."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from draftproof.configs.engines.account import Account, changeable
+from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.fireworks import words
+from draftproof.configs.engines.library import chain
+from draftproof.configs.reading.shell import write_command
+from draftproof.configs.speculation import Deployment
+
+_AROUND = "extras.fireworks."
+
+
+def render(deployment: Deployment, implied: tuple[Default, ...]) -> Rendered:
+    writer = _Writer(deployment, Account(deployment, "Fireworks", implied))
+    artifact = writer.write()
+    notes = writer.account.finish()
+    return Rendered(artifacts=() if writer.account.has_impossible else (artifact,), notes=notes)
+
+
+class _Writer:
+    """One rendering: `fields` of the deployment. A command is written where the text was one."""
+
+    def __init__(self, deployment: Deployment, account: Account) -> None:
+        self.deployment, self.account = deployment, account
+        self.method = deployment.speculation.method
+        self.own = deployment.engine == "fireworks"
+        self.fields: dict[str, Any] = {}
+
+    def write(self) -> Artifact:
+        account = self.account
+        launcher = account.value(f"{_AROUND}launcher")
+        command = isinstance(launcher, str) and tuple(launcher.split()[1:]) in words.COMMANDS
+        command = command and str(launcher).split()[0].endswith("firectl")
+        target = account.value("target")
+        command = command and target is not None and not str(target).startswith("-")
+        self._put("baseModel")
+        if not command:
+            self._put("maxContextLength")
+            self._put("enableAddons")
+            self._precision()
+        self._method(command)
+        if command:
+            assert isinstance(launcher, str)
+            account.kept(f"{_AROUND}launcher", launcher)
+            return self._command(launcher)
+        self._own_fields()
+        return Artifact(
+            name="deployment.json", text=json.dumps(self.fields, indent=2, ensure_ascii=False) + "\n"
+        )
+
+    def _put(self, field: str, value: Any = None) -> None:
+        path = words.PLAIN[field][0]
+        found = self.account.value(path) if value is None else value
+        if found is None:
+            return
+        if field != "enableAddons" and found in ("", 0):
+            self.account.dropped(path, "an empty value is taken for none")
+            return
+        self.fields[field] = found
+        if not self.account.is_noted(path):
+            self.account.kept(path, f"{field}: {json.dumps(found, ensure_ascii=False)}")
+
+    def _precision(self) -> None:
+        value = self.account.value("dtype")
+        names = {dtype: name for name, dtype in words.PRECISIONS.items()}
+        if value is None or self.account.is_said(f"{_AROUND}{words.PRECISION}"):
+            return
+        if value in names:
+            self.fields[words.PRECISION] = names[value]
+            self.account.kept("dtype", f"{words.PRECISION}: {names[value]}")
+        else:
+            self.account.dropped("dtype", f"precision has {' and '.join(names)} of these", words.SOURCE)
+
+    def _method(self, command: bool) -> None:
+        account, path = self.account, "speculation.method"
+        if self.method == "none" and not command:
+            self.fields[words.OFF] = True
+            account.kept(path, f"{words.OFF}: true")
+        elif self.method == "auto" and self.own:
+            account.kept(path, "left to the base model")
+        elif self.method == "draft_model" and account.value("speculation.drafter"):
+            self._counted("draft_model")
+            self._put("draftModel")
+        elif self.method == "ngram" and account.value("speculation.lookup.max_ngram"):
+            self._counted("ngram")
+            self._put("ngramSpeculationLength")
+        elif self.method == "mtp" and not command:
+            self.fields[words.MTP] = True
+            account.kept(path, f"{words.MTP}: true")
+            depth = chain(account, self.deployment, self.own)
+            if depth:
+                self._put("draftTokenCount", depth)
+        else:
+            account.impossible(path, self._why_not(), words.SOURCE)
+
+    def _why_not(self) -> str:
+        return {
+            "draft_model": "draftModel must be named",
+            "ngram": "ngramSpeculationLength must be said",
+            "auto": "a deployment has one method: name draft_model, ngram or mtp",
+        }.get(self.method, "a deployment has a draft model, look-up, or MTP; this command cannot say it")
+
+    def _counted(self, method: str) -> None:
+        """Both methods need the count."""
+        account = self.account
+        depth = chain(account, self.deployment, self.own)
+        if not depth:
+            account.impossible(
+                "speculation.method", "draftTokenCount must be said, and be above 0", words.SOURCE
+            )
+            return
+        account.kept(
+            "speculation.method", "draftModel" if method == "draft_model" else "ngramSpeculationLength"
+        )
+        self._put("draftTokenCount", depth)
+
+    def _command(self, launcher: str) -> Artifact:
+        account = self.account
+        line = [*launcher.split(), str(self.fields.pop("baseModel"))]
+        for field, option in words.FLAGS.items():
+            if field in self.fields:
+                value = str(self.fields[field])
+                line += [f"{option.name}={value}"] if value.startswith("-") else [option.name, value]
+        if self.own and account.is_said("rest"):
+            line += self.deployment.rest
+            account.kept("rest", " ".join(self.deployment.rest))
+        environment = account.value(f"{_AROUND}env") or {}
+        if environment:
+            account.kept(f"{_AROUND}env", "in front of the command")
+        return Artifact(name="command", text=write_command(line, environment.items()) + "\n")
+
+    def _own_fields(self) -> None:
+        account = self.account
+        for path in (*account.under("extras.fireworks"), *account.under("speculation.extras.fireworks")):
+            field = path.partition("fireworks.")[2]
+            if account.is_noted(path) or field in self.fields or field in ("launcher", "env"):
+                continue
+            about = path.startswith("speculation.")
+            if (about and field != words.MTP) or (
+                not about and field in words.SPELLINGS and field != words.PRECISION
+            ):
+                continue
+            self.fields[field] = changeable(account.value(path))
+            account.kept(path, field)

@@ -1,0 +1,170 @@
+"""OpenVINO GenAI's Python text or JSON → the neutral description. Called by the dialect."""
+
+from __future__ import annotations
+
+from draftproof.configs.engines.base import Parsed
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.library import read_script
+from draftproof.configs.engines.openvino import words
+from draftproof.configs.reading.node import Node
+from draftproof.configs.reading.pythontext import Argument, Call, Code, Script
+from draftproof.configs.reading.refusal import Place
+
+_PIPELINES = ("LLMPipeline", "ContinuousBatchingPipeline")
+
+
+def parse(text: str, version: str | None) -> Parsed:
+    place = Place("openvino", text)
+    found = Gathering("openvino", version, words.SOURCE)
+    script = read_script(place, found)
+    _Reader(script, found, place).gather()
+    return found.parsed()
+
+
+class _Reader:
+    """`left`: arguments that are not read yet, of the pipeline and of the generation config together."""
+
+    def __init__(self, script: Script, found: Gathering, place: Place) -> None:
+        self.script, self.found, self.place = script, found, place
+        self.left: dict[str, Argument] = {}
+
+    def gather(self) -> None:
+        self._arguments()
+        self._model("models_path", "target")
+        device = self.left.pop("device", None)
+        if isinstance(device, Node) and device.value is not None:
+            self.found.own("device", device.text("device"), around=True)
+        self._scheduler()
+        self.found.say("speculation.method", self._method())
+        for name, argument in self.left.items():
+            value = self.script.value(argument)
+            if isinstance(value, Node):
+                if value.value is not None:
+                    self.found.own(name, value.plain(), around=True)
+            else:
+                self.found.remark(
+                    "unread", name, "its value is not in the text, and it is not kept", found=name,
+                    position=argument.place.position,
+                )  # fmt: skip
+
+    def _arguments(self) -> None:
+        alone = next((call for call in self.script.calls if call.name in ("", "_")), None)
+        if alone is not None:
+            self.left = dict(alone.keywords)
+            return
+        pipeline = next((call for call in self.script.calls if call.last_name in _PIPELINES), None)
+        generate = self.script.called("generate")
+        if pipeline is None and generate is None and self.script.called("GenerationConfig") is None:
+            where = self.script.calls[0].place if self.script.calls else self.place
+            raise where.refused(
+                "no pipeline", "LLMPipeline(…), generate(…), or their arguments", "Give the calls."
+            )
+        if pipeline is not None:
+            self.left |= pipeline.keywords
+            for name, argument in zip(("models_path", "device"), pipeline.arguments, strict=False):
+                self.left.setdefault(name, argument)
+        for name, value in self.script.assigned.items():
+            if isinstance(value, Call) and value.last_name == "GenerationConfig":
+                self.left |= dict(value.keywords) | self.script.attributes(name)
+        if generate is not None:
+            self.left |= {
+                name: value for name, value in generate.keywords.items() if name != "generation_config"
+            }
+
+    def _take(self, name: str) -> Node | None:
+        argument = self.script.value(self.left.pop(name, None))
+        if argument is None or (isinstance(argument, Node) and argument.value is None):
+            return None
+        if not isinstance(argument, Node):
+            raise argument.place.refused(
+                f"{name}, whose value is not in the text", "a literal", "Write the value."
+            )
+        return argument
+
+    def _model(self, name: str, path: str) -> bool:
+        """A directory in quotes, or `draft_model("directory", "device")`."""
+        argument = self.script.value(self.left.pop(name, None))
+        if isinstance(argument, Call) and argument.last_name == "draft_model":
+            if len(argument.arguments) > 1 and isinstance(argument.arguments[1], Node):
+                self.found.own("draft_device", argument.arguments[1].text("the device"))
+            argument = self.script.value(argument.arguments[0]) if argument.arguments else None
+        if argument is None or (isinstance(argument, Node) and argument.value is None):
+            return False
+        if isinstance(argument, Call | Code):
+            raise argument.place.refused(
+                f"{name}, which is not in the text", "a directory in quotes", "Write it."
+            )
+        self.found.say(path, argument.text(name))
+        return True
+
+    def _scheduler(self) -> None:
+        argument = self.left.pop("scheduler_config", None)
+        if argument is None:
+            return
+        members: dict[str, Argument] = {}
+        value = self.script.value(argument)
+        if isinstance(value, Node):
+            members |= value.members("scheduler_config") if value.value is not None else {}
+        elif isinstance(argument, Code):
+            members |= self.script.attributes(argument.text)
+        more = {}
+        for name, inner in members.items():
+            node = self.script.value(inner)
+            if not isinstance(node, Node):
+                continue
+            if name in words.SCHEDULER and node.value is not None:
+                path, kind = words.SCHEDULER[name]
+                self.found.say(path, node.boolean(name) if kind == "bool" else node.integer(name))
+            else:
+                more[name] = node.plain()
+        if more:
+            self.found.own("scheduler_config", more, around=True)
+
+    def _method(self) -> str:
+        drafted = self._model("draft_model", "speculation.drafter")
+        device = self._take("draft_device")
+        if device is not None:
+            self.found.own("draft_device", device.text("draft_device"))
+        look_up = self._take("prompt_lookup")
+        looks_up = look_up is not None and look_up.boolean("prompt_lookup")
+        if drafted and looks_up:
+            assert look_up is not None
+            raise look_up.place.refused(
+                "draft_model and prompt_lookup",
+                "one of the two: they exclude each other",
+                "Leave one of them out.",
+            )
+        taken = {name: self._take(name) for name in words.GENERATION}
+        count, depth, longest = taken["num_assistant_tokens"], taken["tree_depth"], taken["max_ngram_size"]
+        confidence = taken["assistant_confidence_threshold"]
+        number = None if count is None else count.integer("num_assistant_tokens")
+        if not drafted and not looks_up:
+            for name, node in taken.items():
+                if node is not None:
+                    self.found.remark("ignored", name, "the pipeline has nothing to draft with", found=name)
+                    self.found.own(name, node.plain())
+            return "none"
+        if confidence is not None and confidence.number("assistant_confidence_threshold") > 0:
+            if number:
+                raise confidence.refused("one of num_assistant_tokens and this", "They exclude each other.")
+            self.found.say(
+                "speculation.min_confidence", float(confidence.number("assistant_confidence_threshold"))
+            )
+        levels = 0 if depth is None else depth.integer("tree_depth")
+        if looks_up:
+            self.found.say("speculation.depth", number)
+            if longest is not None:
+                self.found.say("speculation.lookup.max_ngram", longest.integer("max_ngram_size"))
+            return "ngram"
+        if levels < 1:
+            self.found.say("speculation.depth", number)
+            return "draft_model"
+        branching = taken["branching_factor"]
+        width = 1 if branching is None else branching.integer("branching_factor")
+        if width == 1 and number == levels:
+            self.found.say("speculation.depth", levels)
+            return "eagle3"
+        self.found.say("speculation.tree.depth", levels)
+        self.found.say("speculation.tree.branching", width)
+        self.found.say("speculation.tree.num_nodes", number)
+        return "eagle3"
