@@ -17,6 +17,7 @@ import pytest
 
 from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import BatchRange, Deployment, LookUp, ModelRef, Speculation
+from support.deployments import GOLDEN
 
 PYTHON = os.environ.get("DRAFTPROOF_VLLM_PYTHON")
 pytestmark = [
@@ -37,10 +38,14 @@ try:
 except ImportError:
     from vllm.entrypoints.openai.cli_args import make_arg_parser
 found = []
-for words in json.load(sys.stdin):
+build, lines = json.load(sys.stdin)
+for words in lines:
     try:
         arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
         arguments.model = getattr(arguments, "model_tag", None) or arguments.model
+        if not build:
+            found.append({})
+            continue
         config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config().speculative_config
         found.append({"method": config and config.method, "depth": config and config.num_speculative_tokens})
     except SystemExit:
@@ -97,11 +102,12 @@ def speculations(model: dict[str, ModelRef]) -> list[tuple[Speculation, str, int
     ]  # fmt: skip
 
 
-def judged(lines: list[list[str]]) -> list[dict[str, Any]]:
+def judged(lines: list[list[str]], build: bool = True) -> list[dict[str, Any]]:
+    """Verdicts; with `build` False of the parser alone."""
     assert PYTHON is not None
     done = subprocess.run(
         [PYTHON, "-c", JUDGE],
-        input=json.dumps(lines),
+        input=json.dumps([build, lines]),
         capture_output=True,
         text=True,
         check=False,
@@ -136,6 +142,20 @@ def test_what_is_written_is_taken_and_means_the_same(tmp_path: Path) -> None:
         lines.append([*line[2:], "--skip-tokenizer-init"])
     for (_, method, depth), line, verdict in zip(wanted, lines, judged(lines), strict=True):
         assert verdict == {"method": method, "depth": depth}, line
+
+
+def test_documented_configurations_of_all_engines_are_taken_by_its_parser() -> None:
+    lines = []
+    for golden in GOLDEN.values():
+        deployment = dialect(golden.engine).parse(golden.text, read=golden.files.__getitem__).deployment
+        rendered = VLLM.render(deployment)
+        if rendered.artifacts and rendered.artifacts[0].name == "command":
+            words = shlex.split(rendered.artifacts[0].text.replace("\\\n", " "))
+            if "serve" in words:
+                lines.append(words[words.index("serve") + 1 :])
+    assert len(lines) > 3
+    for line, verdict in zip(lines, judged(lines, build=False), strict=True):
+        assert verdict == {}, line
 
 
 REFUSED_HERE = [
