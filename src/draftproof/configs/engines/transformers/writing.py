@@ -190,6 +190,14 @@ class _Writer:
             if word == own:
                 account.kept("speculation.extras.transformers.num_assistant_tokens_schedule", str(own))
         confidence = account.value("speculation.min_confidence")
+        if confidence is None and not self.own:
+            self.before.append(f"{holder}.generation_config.assistant_confidence_threshold = 0.0")
+            account.converted(
+                "speculation.min_confidence",
+                f"{holder}.generation_config.assistant_confidence_threshold = 0.0",
+                "Transformers would stop a draft below 0.4 by itself, the other engine does not",
+                words.SOURCE,
+            )
         if confidence is not None:
             setting("assistant_confidence_threshold", "speculation.min_confidence", confidence)
 

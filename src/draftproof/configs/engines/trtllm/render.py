@@ -273,29 +273,28 @@ class _Writer:
         )
 
     def _verification(self) -> None:
+        """Only what is said: with greedy drafts both rules accept equally often, so no default needs writing out."""
         account, path = self.account, "speculation.verification"
-        rule = account.value(path)
-        if rule is None:
-            return
+        if account.is_said(path):
+            self._rule(account.value(path))
+        path = "speculation.draft_sampling"
+        greedy = account.is_said(path) and account.value(path) == "greedy"
+        if greedy and self.method in keys.REJECTION:
+            account.kept(path, "by default")
+
+    def _rule(self, rule: str) -> None:
+        account, path = self.account, "speculation.verification"
         relaxed = account.value(f"{_OWN}use_relaxed_acceptance_for_thinking")
         if rule == "lossy" and relaxed is True:
             account.kept(path, "use_relaxed_acceptance_for_thinking: true")
-        elif rule in ("standard", "exact_match") and self.method in keys.REJECTION and relaxed is not True:
-            if rule == "standard" and account.is_said(f"{_OWN}sa_config"):
-                account.dropped(path, "rejection sampling is refused together with sa_config", keys.SOURCE)
-            else:
-                self._put(self.spec, "use_rejection_sampling", path, rule == "standard")
-        elif account.is_said(path):
+        elif rule not in ("standard", "exact_match") or self.method not in keys.REJECTION or relaxed is True:
             account.dropped(
                 path, "TensorRT-LLM verifies by exact match, or by rejection sampling", keys.SOURCE
             )
-        sampling = "speculation.draft_sampling"
-        if (
-            account.is_said(sampling)
-            and self.method in keys.REJECTION
-            and account.value(sampling) == "greedy"
-        ):
-            account.kept(sampling, "by default")
+        elif rule == "standard" and account.is_said(f"{_OWN}sa_config"):
+            account.dropped(path, "rejection sampling is refused together with sa_config", keys.SOURCE)
+        else:
+            self._put(self.spec, "use_rejection_sampling", path, rule == "standard")
 
     def _look_up(self) -> None:
         account, path = self.account, "speculation.lookup.max_ngram"
