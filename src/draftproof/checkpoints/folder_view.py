@@ -137,6 +137,9 @@ class FolderView:
         text = self._text("tokenizer.json", TOKENIZER_MAX_BYTES)
         return None if text is None else parse_vocabulary(self._folder.label("tokenizer.json"), text)
 
+    def tokenizer_digest(self) -> str | None:
+        return self._folder.sha256("tokenizer.json") if "tokenizer.json" in self.files else None
+
     def vocabulary(self) -> Vocabulary | None:
         return self._vocabulary
 

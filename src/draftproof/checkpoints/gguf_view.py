@@ -85,6 +85,9 @@ class GgufView:
             return None
         return parse_gguf_vocabulary(self._file.metadata)
 
+    def tokenizer_digest(self) -> str | None:
+        return None
+
     def vocabulary(self) -> Vocabulary | None:
         return self._vocabulary
 

@@ -104,6 +104,10 @@ class CheckpointView(Protocol):
         """By name in the file; None where not every header is at hand."""
         ...
 
+    def tokenizer_digest(self) -> str | None:
+        """SHA-256 of tokenizer.json: two checkpoints with equal ones need not be compared. None where there is none."""
+        ...
+
     def vocabulary(self) -> Vocabulary | None:
         """None where there is no tokenizer file that can be read."""
         ...

@@ -21,8 +21,6 @@ from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
 
 MAX_TOKEN_ID = 1 << 24
-LEAST_OVERLAP = 0.9
-"""Share of the smaller vocabulary below which drafting across different vocabularies is advised against."""
 
 _GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER_DEFINED, _GGUF_UNUSED = 2, 3, 4, 5
 

@@ -1,7 +1,7 @@
 """Writes the generated pages of `docs`: `python -m draftproof.cli.docs [--check]`.
 
 `cli.md` comes from --help, `errors.md` from the codes, `pairs.md` from the catalogue of pairs,
-`providers.md` from the providers table.
+`providers.md` from the providers table, `rules.md` and `methods.md` from the rule base.
 
 Called by developers and by `scripts/check`. With --check nothing is written, and a file that differs is named.
 """
@@ -17,6 +17,7 @@ import click
 from draftproof.cli.main import cli
 from draftproof.cli.pairs_page import pairs_page
 from draftproof.configs.providers.page import providers_page
+from draftproof.configs.rules.page import methods_page, rules_page
 from draftproof.core.errors import CODES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +48,7 @@ standard error. A bad input gives `{"schema_version": 1, "error": {"code", "fiel
 | 0 | done; also when the reader of a pipe closed it |
 | 1 | a fault of ours; `DRAFTPROOF_DEBUG=1` shows the traceback |
 | 2 | bad usage or bad input: one `DP…` code ([errors.md](errors.md)) |
+| 5 | `check`: a finding of severity error |
 | 130 | interrupted |
 """
 
@@ -98,6 +100,8 @@ def main(arguments: list[str]) -> int:
         "errors.md": errors_page(),
         "pairs.md": pairs_page(),
         "providers.md": providers_page(),
+        "rules.md": rules_page(),
+        "methods.md": methods_page(),
     }
     pages = {ROOT / "docs" / name: text for name, text in made.items()}
     if arguments == ["--check"]:

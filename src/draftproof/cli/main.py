@@ -19,14 +19,17 @@ from draftproof.core.errors import DraftproofError
 
 COMMANDS: dict[str, str] = {
     "advise": "draftproof.cli.advise",
+    "check": "draftproof.cli.check",
     "demo": "draftproof.cli.demo",
     "generate": "draftproof.cli.generate",
     "lock": "draftproof.cli.lock",
+    "methods": "draftproof.cli.methods",
     "models": "draftproof.cli.models",
     "plan": "draftproof.cli.plan",
     "breakeven": "draftproof.cli.breakeven",
     "pairs": "draftproof.cli.pairs",
     "probe": "draftproof.cli.probe",
+    "rules": "draftproof.cli.rules",
     "translate": "draftproof.cli.translate",
     "version": "draftproof.cli.version",
 }

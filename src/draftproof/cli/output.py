@@ -18,7 +18,7 @@ from draftproof.core.errors import DraftproofError
 
 SCHEMA_VERSION = 1
 
-DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAULT, BAD_INPUT, VIOLATION, INTERRUPTED = 0, 1, 2, 5, 130
 
 
 def print_json(document: Mapping[str, object]) -> None:

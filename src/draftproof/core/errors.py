@@ -58,6 +58,7 @@ CODES: dict[str, str] = {
     "DP704": "engine: an option that this version does not have",
     "DP801": "drafter: its vocabulary does not fit the target's",
     "DP802": "drafter: it is not smaller than the target",
+    "DP803": "drafter: it is a head of another method, not a model of its own",
     "DP901": "a fault of draftproof's own that ended one request",
 }
 

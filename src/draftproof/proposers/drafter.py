@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
-from draftproof.checkpoints.vocabulary import VocabularyFit, compare, read_vocabulary
 from draftproof.core.errors import DraftproofError
 from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.kv.budget import ByteBudget
@@ -23,6 +22,7 @@ from draftproof.models.catalogue import resolve
 from draftproof.models.loading import load_weights
 from draftproof.models.tensors import tensor_specs
 from draftproof.proposers.drawing import TokenMap
+from draftproof.proposers.fitting import check_pair
 from draftproof.proposers.resources import Resources
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from draftproof.models.base import Model, ModelConfig
     from draftproof.models.tokenizer import Tokenizer
 
-MIN_OVERLAP = 0.5
-"""Share of the smaller vocabulary below which two vocabularies do not fit."""
 logger = logging.getLogger("draftproof.proposers")
 
 
@@ -85,7 +83,7 @@ def load_drafter(model: str, weights: str, resources: Resources) -> Drafter:
     """The drafter `model` in the precision `weights`, loaded once however many proposers use it.
 
     Raises DP4xx for what cannot be loaded, DP801 for vocabularies that do not fit, DP802 for a drafter that is
-    larger than the target, DP701 where memory does not suffice.
+    larger than the target, DP803 for a head, DP701 where memory does not suffice.
     """
     weights = _precision(weights, resources.target.model)
     return _once((model, weights), resources, lambda: _load(model, weights, resources))
@@ -135,14 +133,13 @@ def _reserve(weights_bytes: int, budget: ByteBudget) -> None:
 def _load(model: str, weights: str, resources: Resources) -> Drafter:
     target = resources.target
     path = resolve(model)
+    fit = check_pair(target.source, path)
     checkpoint = open_checkpoint(path)
     config, _ = load_weights(checkpoint)
     _check_size(count_weights(config), count_weights(target.config))
     needed = estimate_bytes(config, weights, target.model, checkpoint)
     num_blocks = _num_blocks(config, target.model, needed, resources)
     _check_room(needed, resources)
-    fit = compare(read_vocabulary(open_checkpoint(target.source)), read_vocabulary(checkpoint))
-    _check_vocabularies(fit)
     loaded = resources.load(
         path, dtype=dtype_name(target.model), weights=weights, kernels=target.model.kernels
     )
@@ -228,17 +225,6 @@ def _rounded_bytes(config: ModelConfig, weights: str, target: Model) -> int:
         return count_weights(config) * target.dtype.itemsize
     lookups = config.vocab_size * config.hidden_size * (1 if config.tie_embeddings else 2)
     return round(count_weights(config) * BYTES_PER_WEIGHT[weights] + lookups * BYTES_PER_WEIGHT["int8"])
-
-
-def _check_vocabularies(fit: VocabularyFit) -> None:
-    if fit.overlap < MIN_OVERLAP:
-        raise DraftproofError(
-            "DP801",
-            "speculation.model",
-            f"{fit.describe()}: {fit.overlap:.0%} of the smaller one; {fit.first_difference}",
-            f"a drafter that shares at least {MIN_OVERLAP:.0%} of the smaller vocabulary",
-            "Use a drafter of the target's own family.",
-        )
 
 
 def _check_size(num_drafter: int, num_target: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.view import open_view
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
 from support.tiny_views import write_view
 
@@ -50,9 +50,9 @@ class Checkpoint:
 def case(
     engine: str,
     speculation: Speculation,
-    target: Checkpoint | None = None,
-    drafter: Checkpoint | None = None,
-    parameters: Mapping[str, int] | None = None,
+    target_files: Checkpoint | None = None,
+    drafter_files: Checkpoint | None = None,
+    traffic: Traffic | None = None,
     remarks: tuple[Any, ...] = (),
     **deployment: Any,
 ) -> Build:
@@ -60,7 +60,7 @@ def case(
 
     def build(directory: Path) -> Case:
         views = {}
-        for whose, checkpoint in (("target", target), ("drafter", drafter)):
+        for whose, checkpoint in (("target", target_files), ("drafter", drafter_files)):
             if checkpoint is not None:
                 path = write_view(
                     directory / (checkpoint.name or whose),
@@ -75,7 +75,7 @@ def case(
         fields = {"target": ModelRef(name="org/target"), **deployment}
         return Case(
             deployment=Deployment(engine=engine, speculation=speculation, **fields),
-            parameters=parameters,
+            traffic=traffic,
             remarks=remarks,
             **views,
         )

@@ -39,7 +39,6 @@ FIXTURES = {
     "VOCAB-02": Fixtures(
         positive=(
             pair("vllm", PADDED),
-            pair("sglang", PADDED),
             pair("transformers", PADDED),
             pair("llamacpp", drafter(vocab_size=16 + 129)),
         ),
@@ -48,6 +47,7 @@ FIXTURES = {
             pair("vllm", PADDED, CROSSING),
             pair("llamacpp", drafter(vocab_size=16 + 128)),
             pair("draftproof", PADDED),
+            pair("sglang", PADDED),
         ),
     ),
     "VOCAB-03": Fixtures(

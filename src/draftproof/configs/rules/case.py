@@ -13,27 +13,44 @@ from types import MappingProxyType
 
 from packaging.version import Version
 
+from draftproof.checkpoints.geometry import Geometry, geometry
 from draftproof.checkpoints.heads import Drafting, identify
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
 from draftproof.configs.rules.rule import MissingError
-from draftproof.configs.rules.versions import READ, parse_version
+from draftproof.configs.rules.versions import READ, is_within, parse_version
 from draftproof.configs.speculation import Deployment, Method, Speculation, Value
+from draftproof.core.errors import DraftproofError
 
-NO_PARAMETERS: Mapping[str, int] = MappingProxyType({})
+CHARS_PER_TOKEN = 4
+"""A rough rule for English text, for prompts whose tokens were not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What requests ask for. `parameters`: name → how many requests set it to something that acts (0: the user
+    requires it, and no request was seen). `prompt_chars`: of each request's prompt or messages."""
+
+    num_requests: int = 0
+    parameters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    prompt_chars: tuple[int, ...] = ()
+
+    def uses(self, parameter: str) -> str:
+        """In words, how often a parameter is used."""
+        count = self.parameters.get(parameter, 0)
+        return f"{count} of {self.num_requests} requests" if count else "required"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`parameters`: request parameters that the traffic uses or the user requires → in how many requests; None where
-    nothing is known of the traffic."""
+    """`traffic` None: nothing is known of the requests."""
 
     deployment: Deployment
     remarks: tuple[Remark, ...] = ()
     target_view: CheckpointView | None = None
     drafter_view: CheckpointView | None = None
-    parameters: Mapping[str, int] | None = None
+    traffic: Traffic | None = None
     absent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Why a part is None: "target" or "drafter" → in words."""
 
@@ -54,6 +71,10 @@ class Case:
         """The version to judge by: the one named, else the one read; None for engines without versions."""
         written = self.deployment.version or READ.get(self.engine)
         return None if written is None else parse_version(self.engine, written)
+
+    def is_within(self, versions: str) -> bool:
+        """Whether the version lies in a range; an engine without versions lies in every one."""
+        return self.version is None or is_within(self.version, versions)
 
     @property
     def target(self) -> CheckpointView:
@@ -78,8 +99,24 @@ class Case:
         return identify(self.drafter)
 
     @cached_property
+    def has_same_tokenizer(self) -> bool:
+        """Whether every token of either has the same id in both; equal files need no look inside."""
+        ours, theirs = self.target.tokenizer_digest(), self.drafter.tokenizer_digest()
+        if ours is not None and ours == theirs:
+            return True
+        return self.fit.same_ids and self.fit.overlap == 1.0
+
+    @cached_property
     def fit(self) -> VocabularyFit:
         return compare(vocabulary_of(self.target, "target"), vocabulary_of(self.drafter, "drafter"))
+
+    @cached_property
+    def target_geometry(self) -> Geometry:
+        return _geometry(self.target, "target")
+
+    @cached_property
+    def drafter_geometry(self) -> Geometry:
+        return _geometry(self.drafter, "drafter")
 
     def tensors(self, view: CheckpointView, whose: str) -> Mapping[str, TensorInfo]:
         if view.tensors is None:
@@ -142,6 +179,15 @@ class Case:
     def is_on(self, key: str) -> bool:
         """Whether a switch of the engine's own is set."""
         return self.extra(key) not in (None, False, 0, "0", "", "false", "False")
+
+
+def _geometry(view: CheckpointView, whose: str) -> Geometry:
+    try:
+        return geometry(view)
+    except DraftproofError as error:
+        if error.code not in ("DP403", "DP406"):
+            raise
+        raise MissingError(f"the {whose}'s size: {error.field} is {error.found}") from None
 
 
 def vocabulary_of(view: CheckpointView, whose: str) -> Vocabulary:

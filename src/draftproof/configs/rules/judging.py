@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
-from draftproof.configs.rules.versions import is_within
 from draftproof.core.finding import Finding, Severity
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -73,7 +72,7 @@ def _reading(case: Case, rule: Rule, hit: Hit) -> Reading | None:
 
 
 def _was_read(case: Case, reading: Reading | None) -> bool:
-    return reading is None or case.version is None or is_within(case.version, reading.versions)
+    return reading is None or case.is_within(reading.versions)
 
 
 def _unread(case: Case, rule: Rule, hits: Iterable[Hit]) -> str | None:

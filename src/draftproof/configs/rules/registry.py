@@ -12,10 +12,22 @@ from draftproof.core.errors import DraftproofError
 FAMILIES: dict[str, str] = {
     "VOCAB": "draftproof.configs.rules.vocab",
     "EAGLE": "draftproof.configs.rules.eagle",
+    "PAIR": "draftproof.configs.rules.pair",
+    "MTP": "draftproof.configs.rules.mtp",
+    "CONTEXT": "draftproof.configs.rules.context",
+    "CACHE": "draftproof.configs.rules.cache",
+    "FLAG": "draftproof.configs.rules.flag",
+    "CONFIG": "draftproof.configs.rules.config",
+    "COMBO": "draftproof.configs.rules.combo",
+    "REQUEST": "draftproof.configs.rules.request",
+    "QUANT": "draftproof.configs.rules.quant",
+    "ECON": "draftproof.configs.rules.econ",
+    "MEMORY": "draftproof.configs.rules.memory",
+    "VERSION": "draftproof.configs.rules.version",
 }
 """Family → module that holds its rules as `RULES`."""
 
-PAIR_FAMILIES: tuple[str, ...] = ("VOCAB", "EAGLE")
+PAIR_FAMILIES: tuple[str, ...] = ("VOCAB", "EAGLE", "ECON")
 """Families that judge target and drafter together from their files: our engine asks them before it loads one."""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from draftproof.core.errors import DraftproofError
@@ -32,14 +32,14 @@ _LOCAL = re.compile(
 
 
 def parse_version(engine: str, text: str) -> Version:
-    """As it is compared. Raises DP112 for text that is no version of the engine."""
+    """As it is compared, a pre-release as its release. Raises DP112 for text that is no version of the engine."""
     plain = text.strip().removeprefix("v")
     if engine == "llamacpp":
         plain = plain.removeprefix("b")
     try:
         if len(plain) > 60:
             raise InvalidVersion
-        return Version(_LOCAL.sub("", plain))
+        return Version(Version(_LOCAL.sub("", plain)).base_version)
     except InvalidVersion:
         raise DraftproofError(
             "DP112",
@@ -48,6 +48,15 @@ def parse_version(engine: str, text: str) -> Version:
             f"a version of {engine} such as {READ.get(engine, '1.0')}",
             "Write it as the engine itself does, or leave it out.",
         ) from None
+
+
+def is_range(text: str) -> bool:
+    """Whether it is written as pip writes ranges."""
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
 
 
 def is_within(version: Version, versions: str) -> bool:

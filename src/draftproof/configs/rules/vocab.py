@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from draftproof.checkpoints.vocabulary import LEAST_OVERLAP, Vocabulary
+from draftproof.checkpoints.vocabulary import Vocabulary
 from draftproof.configs.rules.case import Case, vocabulary_of
-from draftproof.configs.rules.facts.vocabularies import DEMANDS, REPORTED_BY, VocabularyDemand, reported_loss
+from draftproof.configs.rules.facts.vocabularies import (
+    ADVISED_OVERLAP,
+    DEMANDS,
+    REPORTED_BY,
+    VocabularyDemand,
+    reported_loss,
+)
 from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.configs.speculation import Method
 from draftproof.core.finding import Evidence, Severity, Source
@@ -41,13 +47,18 @@ def _size_evidence(case: Case, ours: int, theirs: int) -> tuple[Evidence, ...]:
     )
 
 
-def _same_tokenizer(case: Case) -> bool:
-    return case.fit.same_ids and case.fit.overlap == 1.0
+def _has_other_ids(case: Case) -> bool:
+    return not case.has_same_tokenizer and case.fit.first_difference is not None
+
+
+def _is_same_file(case: Case) -> bool:
+    digest = case.target.tokenizer_digest()
+    return digest is not None and digest == case.drafter.tokenizer_digest()
 
 
 def _padding(case: Case) -> Iterator[Hit]:
     ours, theirs = _sizes(case)
-    if ours != theirs and _same_tokenizer(case):
+    if ours != theirs and case.has_same_tokenizer:
         yield Hit(
             detail=(
                 f"Same tokenizer; the embeddings are padded to {ours} and {theirs} rows. The tail of "
@@ -74,7 +85,7 @@ def _equal_size(case: Case) -> Iterator[Hit]:
 
 
 def _size_remedy(case: Case, demand: VocabularyDemand) -> str:
-    if not (case.target_view and case.drafter_view and _same_tokenizer(case)):
+    if not (case.target_view and case.drafter_view and case.has_same_tokenizer):
         return "Use a drafter of the target's own family and size of vocabulary."
     option = f"Set {demand.how}, or take" if demand.how else "Take"
     return (
@@ -86,9 +97,9 @@ def _size_remedy(case: Case, demand: VocabularyDemand) -> str:
 def _same_tokens(case: Case) -> Iterator[Hit]:
     if _spans_vocabularies(case):
         return
-    fit = case.fit
-    if fit.first_difference is None:
+    if case.has_same_tokenizer or case.fit.first_difference is None:
         return
+    fit = case.fit
     demand = DEMANDS.get(case.engine)
     if demand is not None and demand.compares_ids:
         effect = f"{case.engine} refuses the pair"
@@ -118,18 +129,27 @@ def _crossing_remedy(demand: VocabularyDemand | None) -> str:
 def _overlap(case: Case) -> Iterator[Hit]:
     if not _spans_vocabularies(case):
         return
-    fit = case.fit
-    if fit.same_ids and fit.overlap == 1.0:
+    if case.has_same_tokenizer:
         return
-    is_enough = fit.overlap >= LEAST_OVERLAP
+    fit = case.fit
+    least = DEMANDS[case.engine].least_overlap
+    words = fit.describe()
+    bound = "enough" if fit.overlap >= ADVISED_OVERLAP else f"below the advised {ADVISED_OVERLAP:.0%}"
     yield Hit(
         detail=(
-            f"{fit.describe()[0].upper()}{fit.describe()[1:]}: {fit.overlap:.1%} of the smaller one"
-            f" ({'enough' if is_enough else f'below {LEAST_OVERLAP:.0%}'}); {reported_loss(fit.overlap)}."
+            f"{words[0].upper()}{words[1:]}: {fit.overlap:.1%} of the smaller one ({bound}); "
+            f"{reported_loss(fit.overlap)}."
             + (f" First difference: {fit.first_difference}." if fit.first_difference else "")
         ),
-        evidence=(Evidence(where=case.drafter.reference, key="tokenizer", found=fit.describe()),),
-        severity=Severity.WARNING if is_enough else Severity.ERROR,
+        evidence=(
+            Evidence(
+                where=case.drafter.reference,
+                key="tokenizer",
+                found=words,
+                expected=f"at least {least:.0%} of the smaller vocabulary shared",
+            ),
+        ),
+        severity=Severity.WARNING if fit.overlap >= least else Severity.ERROR,
     )
 
 
@@ -137,7 +157,7 @@ _SPECIAL_KEYS = ("eos_token_id", "bos_token_id")
 
 
 def _special_ids(case: Case) -> Iterator[Hit]:
-    if _spans_vocabularies(case) or case.fit.first_difference is not None:
+    if _spans_vocabularies(case) or _has_other_ids(case):
         return
     for key in _SPECIAL_KEYS:
         ours, theirs = _ids(case.target.language_config.get(key)), _ids(case.drafter.language_config.get(key))
@@ -176,8 +196,7 @@ def _spelled(ids: frozenset[int], vocabulary: Vocabulary) -> str:
 
 
 def _added_tokens(case: Case) -> Iterator[Hit]:
-    fit = case.fit
-    if _spans_vocabularies(case) or fit.first_difference is not None:
+    if _spans_vocabularies(case) or _has_other_ids(case) or _is_same_file(case):
         return
     ours, theirs = vocabulary_of(case.target, "target"), vocabulary_of(case.drafter, "drafter")
     unknown = [

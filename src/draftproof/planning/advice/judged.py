@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from draftproof.configs.engines.base import NoteKind
 from draftproof.configs.registry import DIALECTS, dialect
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.rules.judging import Judgement, judge
 from draftproof.configs.rules.registry import rules_of
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
@@ -92,10 +92,15 @@ def _judge(ask: Ask, deployment: Deployment) -> Judgement:
     case = Case(
         deployment=deployment,
         target_view=ask.view,
-        parameters=ask.parameters,
+        traffic=None if ask.parameters is None else _traffic(ask, ask.parameters),
         absent=absent,
     )
     return judge(case, rules_of())
+
+
+def _traffic(ask: Ask, parameters: Mapping[str, int]) -> Traffic:
+    num_requests = 0 if ask.workload is None else ask.workload.num_requests
+    return Traffic(num_requests=num_requests, parameters=parameters)
 
 
 def _told(finding: Finding) -> Claim:

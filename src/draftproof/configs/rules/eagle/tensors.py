@@ -280,7 +280,10 @@ RULES = (
         code="EAGLE-11",
         title="The head reads layers that the target does not have",
         severity=Severity.ERROR,
-        about="EAGLE-3 heads read hidden states at certain layers; one beyond the target's depth is of another target.",
+        about=(
+            "EAGLE-3 heads read hidden states at certain layers; one beyond the target's depth is of another "
+            "target."
+        ),
         remedy="Use a head that was trained for this target, or correct the list of layers.",
         source=Source(name="SGLang pull request 32334, vLLM pull request 43671", read="2026-11"),
         judge=_layers_fit,

@@ -1,0 +1,336 @@
+"""From the arguments of `draftproof check` to cases that rules can judge. Called by `check` alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from draftproof.checkpoints.view import CheckpointView, open_view
+from draftproof.cli.options import read_text
+from draftproof.cli.targets import open_local
+from draftproof.configs.engines.base import Parsed
+from draftproof.configs.registry import DIALECTS, dialect
+from draftproof.configs.rules.case import Case, Traffic
+from draftproof.configs.rules.facts.parameters import PARAMETERS
+from draftproof.configs.rules.versions import READ, parse_version
+from draftproof.configs.speculation import Deployment, ModelRef
+from draftproof.configs.traffic import read_traffic
+from draftproof.core.errors import DraftproofError
+
+_UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
+_PROGRAMS = {"trtllm-serve": "trtllm", "llama-server": "llamacpp", "draftproof": "draftproof", "vllm": "vllm"}
+_IMAGES = {
+    "vllm-openai": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "release": "trtllm", "llama.cpp": "llamacpp",
+}  # fmt: skip
+"""Last part of an image's name → engine."""
+_ALIASES = {"json_schema": "response_format", "beam_search": "use_beam_search"}
+_SETTINGS: Mapping[str, tuple[str, bool | int]] = MappingProxyType(
+    {
+        "lora": ("lora", True),
+        "pipeline_parallel": ("pipeline_parallel", 2),
+        "prefix_caching": ("prefix_caching", True),
+    }
+)
+"""Features of --require that are settings of the deployment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`cases`: one, or one per part of a cascade. `version_from`: where the version was read, None: it was not."""
+
+    cases: tuple[Case, ...]
+    engine: str
+    version_from: str | None
+    engine_from: str
+
+    @property
+    def version(self) -> str | None:
+        return self.cases[0].deployment.version or READ.get(self.engine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """An engine and a version as the user named them."""
+
+    engine: str | None = None
+    version: str | None = None
+    where: str | None = field(default=None)
+
+
+def read_engine(text: str | None) -> Named:
+    """ENGINE, ENGINE==VERSION, or an image with its tag (vllm/vllm-openai:v0.33.0). Raises DP110, DP112."""
+    if text is None:
+        return Named()
+    name, separator, version = text.partition("==")
+    where = "--engine"
+    if not separator and "/" in text:
+        image, _, tag = text.partition("@")[0].rpartition(":")
+        name = _IMAGES.get(image.rpartition("/")[2], image.rpartition("/")[2])
+        found = re.search(r"v?\d+(?:\.\d+)+(?:\.?(?:rc|post|a|b|dev)\d+)*|b\d{4,}", tag)
+        version, where = (found[0] if found else ""), "image tag"
+    if name not in READ and name not in ("draftproof", "fireworks"):
+        known = ", ".join(("draftproof", *READ, "fireworks"))
+        raise DraftproofError(
+            "DP110", "--engine", name[:60], known, "Name one of these engines as written here."
+        )
+    if version:
+        parse_version(name, version)
+    return Named(engine=name, version=version or None, where=where if version else None)
+
+
+def read(target: str | None, options: Mapping[str, Any]) -> Asked:
+    """Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
+    named = read_engine(options["engine"])
+    if options["url"] is not None:
+        named = _ask_endpoint(options["url"], named)
+    given = [key for key in ("speculative", "command_line", "config") if options[key] is not None]
+    if len(given) != 1:
+        raise DraftproofError(
+            "DP001",
+            "--speculative-config",
+            f"{len(given)} of --speculative-config, --command and --config",
+            "one of them",
+            "Give the configuration in one way.",
+        )
+    engine, engine_from = _engine(target, named, options)
+    if named.version is None:
+        named = replace(named, **_installed(engine))
+    parsed = _parse(engine, named.version, options)
+    deployment = replace(parsed.deployment, engine=engine, version=named.version)
+    deployment = _with_names(deployment, target, options["draft"])
+    deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
+    files = _Files(target or deployment.target.name if deployment.target else "", options["draft"])
+    cases = _cases(replace(parsed, deployment=deployment), files, traffic)
+    return Asked(cases=cases, engine=engine, version_from=named.where, engine_from=engine_from)
+
+
+def _engine(target: str | None, named: Named, options: Mapping[str, Any]) -> tuple[str, str]:
+    """The engine, and what it was told by."""
+    if named.engine is not None:
+        return named.engine, "--engine"
+    text = options["command_line"]
+    if text is not None:
+        words = [Path(word).name for word in text.split() if "=" not in word.partition("/")[0]][:8]
+        for word in words:
+            if word in _PROGRAMS:
+                return _PROGRAMS[word], "the command"
+        if "sglang" in text:
+            return "sglang", "the command"
+        raise DraftproofError(
+            "DP001",
+            "--engine",
+            "a command that does not name its engine",
+            "--engine ENGINE",
+            "Name the engine.",
+        )
+    if options["config"] is not None:
+        return "trtllm", "a YAML file, as TensorRT-LLM takes it"
+    is_local = target is not None and Path(target).expanduser().exists()
+    return (
+        ("draftproof", "a local target without --engine")
+        if is_local
+        else ("vllm", "a hub id without --engine")
+    )
+
+
+def _installed(engine: str) -> dict[str, str]:
+    """The version of an engine's package in this Python, if it is there."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    packages = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "transformers": "transformers",
+                "openvino": "openvino-genai"}  # fmt: skip
+    try:
+        return (
+            {"version": version(packages[engine]), "where": "package metadata"} if engine in packages else {}
+        )
+    except PackageNotFoundError:
+        return {}
+
+
+def _ask_endpoint(url: str, named: Named) -> Named:
+    """The engine and version that an endpoint tells of itself. Raises DP411 where it does not answer."""
+    import httpx
+
+    base = url.rstrip("/").removesuffix("/v1")
+    try:
+        with httpx.Client(base_url=base, timeout=5.0, follow_redirects=False) as client:
+            for path, engine, keys in _ENDPOINTS:
+                answer = client.get(path)
+                if answer.status_code != 200 or len(answer.content) > _MAX_ANSWER_BYTES:
+                    continue
+                version = _told_version(answer, keys)
+                if version is not None and named.engine in (None, engine):
+                    return Named(engine=engine, version=version, where=f"{base}{path}")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise DraftproofError(
+            "DP411", "--url", f"{base[:200]}: {error}"[:300], "an endpoint that answers", "Check the address."
+        ) from error
+    raise DraftproofError(
+        "DP411",
+        "--url",
+        f"{base[:200]} tells no version",
+        "vLLM's /version, SGLang's /server_info or llama.cpp's /props",
+        "Name the engine and its version: --engine vllm==0.33.0.",
+    )
+
+
+_MAX_ANSWER_BYTES = 4 << 20
+_ENDPOINTS = (
+    ("/version", "vllm", ("version",)),
+    ("/server_info", "sglang", ("version",)),
+    ("/props", "llamacpp", ("build_info",)),
+)
+
+
+def _told_version(answer: Any, keys: tuple[str, ...]) -> str | None:
+    try:
+        document = answer.json()
+    except ValueError:
+        return None
+    for key in keys:
+        value = document.get(key) if isinstance(document, dict) else None
+        if isinstance(value, str) and value:
+            return value.partition("-")[0] if key == "build_info" else value
+    return None
+
+
+def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Parsed:
+    if options["speculative"] is not None:
+        from draftproof.cli.plan_input import read_speculation
+
+        speculation = read_speculation(options["speculative"], engine, options["draft"])
+        return Parsed(deployment=Deployment(engine=engine, speculation=speculation))
+    if engine not in DIALECTS:
+        raise DraftproofError(
+            "DP110",
+            "--engine",
+            engine,
+            f"an engine whose configurations this version reads: {', '.join(DIALECTS)}",
+            "Give the speculation as --speculative-config, in vLLM's words.",
+        )
+    config = options["config"]
+    text = (
+        read_text(Path(config), "--config") if config is not None else _command_text(options["command_line"])
+    )
+    base = Path(config).parent if config is not None else Path()
+
+    def reader(name: str) -> str:
+        return read_text(base / name, name)
+
+    found = dialect(engine)
+    try:
+        return found.parse(text, version, reader)
+    except DraftproofError as error:
+        if error.code != "DP112":
+            raise
+        return found.parse(text, None, reader)  # rules say which of them were not read for the version
+
+
+def _command_text(text: str) -> str:
+    return read_text(Path(text[1:]), "--command") if text.startswith("@") else text
+
+
+def _with_names(deployment: Deployment, target: str | None, draft: str | None) -> Deployment:
+    """TARGET and --draft stand in place of the names in the configuration."""
+    if deployment.target is None:
+        if target is None:
+            raise DraftproofError(
+                "DP001", "TARGET", "nothing", "a directory, a GGUF file or a hub id", "Name the target."
+            )
+        deployment = replace(deployment, target=ModelRef(name=target))
+    drafter = deployment.speculation.drafter
+    if draft is not None and drafter is None and deployment.speculation.method not in ("none", "cascade"):
+        speculation = replace(deployment.speculation, drafter=ModelRef(name=draft))
+        deployment = replace(deployment, speculation=speculation)
+    return deployment
+
+
+def _with_requirements(
+    deployment: Deployment, require: str | None, traffic: Path | None
+) -> tuple[Deployment, Traffic | None]:
+    names = [name.strip() for name in (require or "").split(",") if name.strip()]
+    settings: dict[str, Any] = {}
+    wanted: dict[str, int] = {}
+    for name in names:
+        plain = _ALIASES.get(name, name)
+        if name in _SETTINGS:
+            key, value = _SETTINGS[name]
+            settings[key] = getattr(deployment, key) or value
+        elif plain in PARAMETERS:
+            wanted[plain] = 0
+        else:
+            known = (*PARAMETERS, *_ALIASES, *_SETTINGS)
+            near = get_close_matches(name, known, 1)
+            raise DraftproofError(
+                "DP001", "--require", name[:40], f"one of {', '.join(known)}",
+                f"Write {near[0]}." if near else "Name request parameters or features as written here.",
+            )  # fmt: skip
+    deployment = replace(deployment, **settings)
+    if traffic is None:
+        return deployment, Traffic(parameters=wanted) if names else None
+    recorded = read_traffic(traffic)
+    return deployment, Traffic(
+        num_requests=len(recorded.requests),
+        parameters={**wanted, **recorded.parameters},
+        prompt_chars=tuple(len(request.prompt) for request in recorded.requests),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where the files lie: `drafter` None: as the configuration names it."""
+
+    target: str
+    drafter: str | None
+
+
+def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case, ...]:
+    """One case, or one per part of a cascade."""
+    deployment = parsed.deployment
+    assert deployment.target is not None
+    absent: dict[str, str] = {}
+    target_view = _open(files.target, deployment.target.revision, "target", absent)
+    parts = deployment.speculation.parts or (deployment.speculation,)
+    cases = []
+    for part in parts:
+        missing = dict(absent)
+        drafter = part.drafter
+        view = None
+        if drafter is not None and not _is_own_weights(drafter.name):
+            place = files.drafter if files.drafter is not None and len(parts) == 1 else drafter.name
+            view = _open(place, drafter.revision, "drafter", missing)
+        own = None if drafter is None or _is_own_weights(drafter.name) else drafter
+        cases.append(
+            Case(
+                deployment=replace(deployment, speculation=replace(part, drafter=own)),
+                remarks=parsed.remarks,
+                target_view=target_view,
+                drafter_view=view,
+                traffic=traffic,
+                absent=missing,
+            )
+        )
+    return tuple(cases)
+
+
+def _is_own_weights(name: str) -> bool:
+    return name == "self"
+
+
+def _open(reference: str, revision: str | None, whose: str, absent: dict[str, str]) -> CheckpointView | None:
+    """Files of this machine, else the hub's; what a hub does not give is noted, for the rules that need it."""
+    here = open_local(reference)
+    if here.view is not None:
+        return here.view
+    try:
+        return open_view(reference, revision=revision)
+    except DraftproofError as error:
+        if error.code not in _UNREACHABLE:
+            raise
+        absent[whose] = f"the {whose}'s files: {error.found}"
+        return None

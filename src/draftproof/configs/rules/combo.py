@@ -1,0 +1,109 @@
+"""COMBO: features of the deployment that do not go together with speculation in this engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.facts.features import Feature, of_feature
+from draftproof.configs.rules.rule import Hit, Rule
+from draftproof.core.finding import Evidence, Severity, Source
+
+_SOURCE = Source(name="sources and feature matrices of the engines", read="2026-11")
+
+Found = tuple[str, str] | None
+"""Key and value that show that a feature is used."""
+
+
+def _count(key: str, value: int | None) -> Found:
+    return (key, str(value)) if value is not None and value > 1 else None
+
+
+def _first_on(case: Case, *keys: str) -> Found:
+    return next(((key, str(case.extra(key))) for key in keys if case.is_on(key)), None)
+
+
+_USED: dict[Feature, Callable[[Case], Found]] = {
+    "pipeline": lambda case: _count("pipeline_parallel", case.deployment.pipeline_parallel),
+    "lora": lambda case: (
+        ("lora", "on") if case.deployment.lora else _first_on(case, "enable_lora", "lora_paths")
+    ),
+    "data_parallel": lambda case: _count("data_parallel", case.deployment.data_parallel),
+    "dp_attention": lambda case: _first_on(case, "enable_dp_attention", "attn_dp_size"),
+    "vision": lambda case: _first_on(case, "mmproj", "mm", "mmproj_url"),
+    "connector": lambda case: _first_on(case, "enable_lmcache"),
+}
+
+
+def _together(feature: Feature) -> Callable[[Case], Iterator[Hit]]:
+    def judge(case: Case) -> Iterator[Hit]:
+        found = None if case.method == "none" else _USED[feature](case)
+        if found is None:
+            return
+        for fact in of_feature(case.engine, feature, case.method):
+            yield Hit(
+                detail=f"{found[0]} is {found[1]}: {fact.effect}.",
+                evidence=(Evidence(where="command", key=found[0], found=found[1]),),
+                severity=fact.severity,
+                reading=fact.reading,
+            )
+
+    return judge
+
+
+def _rule(number: int, feature: Feature, title: str, about: str, remedy: str) -> Rule:
+    return Rule(
+        code=f"COMBO-{number:02}",
+        title=title,
+        severity=Severity.ERROR,
+        about=about,
+        remedy=remedy,
+        source=_SOURCE,
+        judge=_together(feature),
+    )
+
+
+RULES = (
+    _rule(
+        1,
+        "pipeline",
+        "Speculation with pipeline parallelism",
+        "Drafts need hidden states or tokens of the last stage at the first. Few engines and targets carry them.",
+        "Use tensor parallelism instead, or decode plainly.",
+    ),
+    _rule(
+        2,
+        "lora",
+        "Speculation with LoRA adapters",
+        "A drafter knows the base model. Some engines refuse adapters, others draft unadapted and accept less.",
+        "Measure acceptance with an adapter, or serve adapters without speculation.",
+    ),
+    _rule(
+        3,
+        "data_parallel",
+        "Speculation with data parallelism",
+        "Ranks that choose different depths wait for each other.",
+        "Test with several ranks under load, and compare outputs.",
+    ),
+    _rule(
+        4,
+        "dp_attention",
+        "Speculation with DP attention",
+        "The drafter's attention is not split as the target's is.",
+        "Switch DP attention off, or use EAGLE or MTP.",
+    ),
+    _rule(
+        5,
+        "vision",
+        "Speculation with a multimodal projector",
+        "Rows of an image are no tokens that a drafter could read.",
+        "Serve images from an instance of their own.",
+    ),
+    _rule(
+        6,
+        "connector",
+        "Speculation with an external cache",
+        "A cache that comes from outside holds nothing for the drafter.",
+        "Switch the connector off, or decode plainly.",
+    ),
+)

@@ -1,0 +1,317 @@
+"""CONFIG: whether the configuration is complete, and of a method that the engine has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.facts import readings as read
+from draftproof.configs.rules.facts.methods import find_method, of_engine
+from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.speculation import Method
+from draftproof.core.finding import Evidence, Severity, Source
+
+_SOURCE = Source(name="sources of the engines", read="2026-11")
+
+
+def _no_such_method(case: Case) -> Iterator[Hit]:
+    known = of_engine(case.engine)
+    if case.method == "none" or not known:
+        return
+    fact = find_method(case.engine, case.method)
+    if fact is None and not (case.engine == "trtllm" and case.method == "eagle"):
+        yield Hit(
+            detail=f"{case.engine} has no method {case.method}.",
+            evidence=(
+                Evidence(
+                    where="command",
+                    key="method",
+                    found=case.method,
+                    expected=", ".join(sorted({other.method for other in known if other.gone is None})),
+                ),
+            ),
+            reading=read.BY_ENGINE.get(case.engine),
+        )
+    elif fact is not None and fact.gone is not None and case.is_within(fact.gone.versions):
+        yield Hit(
+            detail=f"{case.method} was removed from {case.engine} ({fact.gone.versions}).",
+            evidence=(Evidence(where="command", key="method", found=case.method),),
+            remedy=fact.instead,
+            reading=fact.gone,
+        )
+
+
+def _no_drafter(case: Case) -> Iterator[Hit]:
+    fact = find_method(case.engine, case.method)
+    if fact is not None and fact.drafter == "checkpoint" and not case.has_drafter:
+        yield Hit(
+            detail=f"{case.method} drafts with a checkpoint of its own, and none is named.",
+            evidence=(Evidence(where="command", key="drafter", found="not given"),),
+        )
+
+
+_NEEDS_DEPTH: frozenset[Method] = frozenset(
+    {"ngram", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash"}
+)
+
+
+def _no_depth(case: Case) -> Iterator[Hit]:
+    if case.speculation.depth is None and not case.speculation.schedule and case.speculation.tree is None:
+        if case.drafter_view is not None and "speculators_config" in case.drafter_view.config:
+            return
+        yield Hit(
+            detail="num_speculative_tokens is not given, and vLLM has no default for this method.",
+            evidence=(
+                Evidence(
+                    where="command",
+                    key="num_speculative_tokens",
+                    found="not given",
+                    expected="a number from 1",
+                ),
+            ),
+        )
+
+
+def _draft_parallel(case: Case) -> Iterator[Hit]:
+    draft, target = case.speculation.draft_tensor_parallel, case.deployment.tensor_parallel or 1
+    if draft is not None and draft not in (1, target):
+        yield Hit(
+            detail=f"The drafter is to run on {draft} ranks; vLLM takes 1 or as many as the target has ({target}).",
+            evidence=(
+                Evidence(
+                    where="command",
+                    key="draft_tensor_parallel_size",
+                    found=str(draft),
+                    expected=f"1 or {target}",
+                ),
+            ),
+        )
+
+
+_SGLANG_SCHEDULED: frozenset[Method] = frozenset({"eagle", "eagle3", "mtp"})
+
+
+def _schedule(case: Case) -> Iterator[Hit]:
+    schedule = case.speculation.schedule
+    if not schedule:
+        return
+    shown = Evidence(where="command", key="schedule", found=f"{len(schedule)} ranges of batch sizes")
+    if case.engine == "sglang" and case.method not in _SGLANG_SCHEDULED:
+        yield Hit(
+            detail=(
+                f"SGLang's adaptive steps exist for EAGLE and EAGLE3 only: a schedule for {case.method} is "
+                "impossible."
+            ),
+            evidence=(shown,),
+            reading=read.SGLANG,
+        )
+    if case.engine in ("llamacpp", "transformers", "openvino", "fireworks"):
+        yield Hit(
+            detail=f"{case.engine} has no depth by batch size.",
+            evidence=(shown,),
+            reading=read.BY_ENGINE[case.engine],
+        )
+    if case.engine == "vllm" and (case.deployment.data_parallel or 1) > 1:
+        yield Hit(
+            detail="With data parallelism vLLM switches the schedule off by itself.",
+            evidence=(shown,),
+            severity=Severity.WARNING,
+            reading=read.VLLM,
+        )
+
+
+def _adaptive(case: Case) -> Iterator[Hit]:
+    if not case.speculation.adaptive:
+        return
+    shown = Evidence(where="command", key="adaptive", found="on")
+    if case.engine == "sglang":
+        obstacles = list(_sglang_obstacles(case))
+        if obstacles:
+            yield Hit(
+                detail=f"Adaptive steps fall back to fixed ones: {'; '.join(obstacles)}.",
+                evidence=(shown,),
+                reading=read.SGLANG,
+            )
+    if case.engine == "vllm":
+        refused = [word for word, on in _vllm_obstacles(case) if on]
+        if refused:
+            yield Hit(
+                detail=f"Adaptive verification is refused with {' and '.join(refused)}.",
+                evidence=(shown,),
+                severity=Severity.ERROR,
+                reading=read.VLLM,
+            )
+
+
+def _sglang_obstacles(case: Case) -> Iterator[str]:
+    if case.method not in _SGLANG_SCHEDULED:
+        yield f"they exist for EAGLE and EAGLE3, not for {case.method}"
+    tree = case.speculation.tree
+    if tree is not None and (tree.branching or 1) > 1:
+        yield f"topk is {tree.branching}, not 1"
+    for key in (
+        "enable_dp_attention",
+        "enable_multi_layer_eagle",
+        "enable_two_batch_overlap",
+        "enable_pdmux",
+    ):
+        if case.is_on(key):
+            yield f"{key} is on"
+
+
+def _vllm_obstacles(case: Case) -> tuple[tuple[str, bool], ...]:
+    return (
+        ("LoRA", bool(case.deployment.lora)),
+        ("pipeline parallelism", (case.deployment.pipeline_parallel or 1) > 1),
+        ("enforce_eager, for it needs full graphs", bool(case.deployment.enforce_eager)),
+        ("model runner V1", case.environment("VLLM_USE_V2_MODEL_RUNNER") == "0"),
+    )
+
+
+_MASK_KEYS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_id")
+
+
+def _mask_token(case: Case) -> Iterator[Hit]:
+    if not case.has_drafter:
+        return
+    config = case.drafter.config
+    inner = config.get("dflash_config")
+    named = any(key in config for key in _MASK_KEYS) or (isinstance(inner, dict) and "mask_token_id" in inner)
+    if not named:
+        yield Hit(
+            detail=(
+                "Parallel drafting fills the places to draft with a mask token, and the drafter's configuration "
+                "names none."
+            ),
+            evidence=(
+                Evidence(
+                    where=case.drafter.reference,
+                    key="mask_token_id",
+                    found="not there",
+                    expected="a token id",
+                ),
+            ),
+        )
+    elif case.method == "p_eagle" and not any(
+        "mask_hidden" in name for name in case.names(case.drafter, "drafter")
+    ):
+        yield Hit(
+            detail="A parallel EAGLE head needs a mask_hidden tensor, and there is none.",
+            evidence=(Evidence(where=case.drafter.reference, key="mask_hidden", found="no such tensor"),),
+        )
+
+
+def _rejection_sampling(case: Case) -> Iterator[Hit]:
+    if not case.is_on("use_rejection_sampling"):
+        return
+    if case.engine == "sglang":
+        tree = case.speculation.tree
+        if case.method not in _SGLANG_SCHEDULED or (tree is not None and (tree.branching or 1) > 1):
+            yield Hit(
+                detail="--speculative-use-rejection-sampling asks for EAGLE, EAGLE3 or NEXTN with topk 1.",
+                evidence=(
+                    Evidence(where="command", key="--speculative-use-rejection-sampling", found=case.method),
+                ),
+                reading=read.SGLANG,
+            )
+    if case.engine == "trtllm" and case.method in ("ngram", "suffix", "custom"):
+        yield Hit(
+            detail=f"Rejection sampling is not built for {case.method}.",
+            evidence=(Evidence(where="config", key="use_rejection_sampling", found="true"),),
+            reading=read.TRTLLM,
+        )
+
+
+_VLLM = Reading("vllm", ">=0.24,<=0.33.0", read.VLLM.source)
+
+RULES = (
+    Rule(
+        code="CONFIG-01",
+        title="A method that the engine does not have",
+        severity=Severity.ERROR,
+        about="Methods come and go between releases, and carry other names elsewhere.",
+        remedy="Choose one of the engine's methods: `draftproof methods` lists them.",
+        source=_SOURCE,
+        judge=_no_such_method,
+    ),
+    Rule(
+        code="CONFIG-02",
+        title="No drafter is named",
+        severity=Severity.ERROR,
+        about="This method needs a second checkpoint.",
+        remedy="Name the drafter; `draftproof pairs TARGET` lists known ones.",
+        source=_SOURCE,
+        judge=_no_drafter,
+    ),
+    Rule(
+        code="CONFIG-03",
+        title="The number of draft tokens is missing",
+        severity=Severity.ERROR,
+        about=(
+            "vLLM takes the number from MTP and DSpark checkpoints and from the speculators format, and asks "
+            "for it elsewhere."
+        ),
+        remedy="Add num_speculative_tokens; 3 to 5 is a start to measure from.",
+        source=read.VLLM_RAN.source,
+        judge=_no_depth,
+        methods=_NEEDS_DEPTH,
+        readings=(Reading("vllm", ">=0.24,<=0.33.0", read.VLLM_RAN.source),),
+    ),
+    Rule(
+        code="CONFIG-04",
+        title="Tensor parallelism of the drafter",
+        severity=Severity.ERROR,
+        about="vLLM runs a drafter on one rank or on all of the target's.",
+        remedy="Set draft_tensor_parallel_size to 1 or to the target's, or leave it out.",
+        source=read.VLLM.source,
+        judge=_draft_parallel,
+        readings=(_VLLM,),
+    ),
+    Rule(
+        code="CONFIG-05",
+        title="A schedule by batch size that the engine cannot run",
+        severity=Severity.ERROR,
+        about="A depth per batch size exists in few engines, and there for some methods.",
+        remedy="Leave the schedule out, and choose one depth for the load that you have.",
+        source=_SOURCE,
+        judge=_schedule,
+    ),
+    Rule(
+        code="CONFIG-06",
+        title="Adaptive depth without its preconditions",
+        severity=Severity.WARNING,
+        about=(
+            "Adaptive features ask for certain methods, a chain, full graphs; without them they are refused or "
+            "fall silent."
+        ),
+        remedy="Meet the precondition, or leave the adaptive setting out.",
+        source=_SOURCE,
+        judge=_adaptive,
+    ),
+    Rule(
+        code="CONFIG-07",
+        title="Parallel drafting without a mask token",
+        severity=Severity.ERROR,
+        about=(
+            "All tokens are drafted in one pass; the places to fill hold a mask token that the drafter was "
+            "trained with."
+        ),
+        remedy="Use a drafter that was trained for parallel drafting; its configuration names the token.",
+        source=read.VLLM.source,
+        judge=_mask_token,
+        methods=frozenset({"pard", "p_eagle", "dflash"}),
+        readings=(_VLLM,),
+    ),
+    Rule(
+        code="CONFIG-08",
+        title="Rejection sampling where it is not built",
+        severity=Severity.ERROR,
+        about=(
+            "Some engines verify by exact match unless told otherwise, and have rejection sampling for a part "
+            "of the methods."
+        ),
+        remedy="Leave the setting out; exact match is lossless, too, and accepts less at high temperature.",
+        source=_SOURCE,
+        judge=_rejection_sampling,
+    ),
+)

@@ -1,0 +1,256 @@
+"""CONTEXT: positions, rope scaling and windows of the drafter, against the context that is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, whole
+from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.speculation import Method
+from draftproof.core.finding import Evidence, Severity, Source
+
+_APART: frozenset[Method] = frozenset(
+    {"draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash", "dspark", "auto"}
+)
+_VLLM = Source(name="vLLM 0.33.0 source", read="2026-11")
+_OVERRIDES = Reading(
+    "vllm",
+    "<=0.33.0",
+    Source(
+        name="vLLM issues 58080, 37435; pull request 58094",
+        read="2026-11",
+        url="https://github.com/vllm-project/vllm/issues/58080",
+    ),
+)
+_EFFECT = {
+    "vllm": (
+        "vLLM lowers the served context to it (model runner V2), or stops drafting for the whole batch beyond "
+        "it (V1)"
+    ),
+    "sglang": "beyond it drafts are no longer accepted, and prompts get slower than without speculation",
+}
+
+
+def _positions(view: CheckpointView) -> int | None:
+    """Positions with the checkpoint's own rope scaling."""
+    config = view.language_config
+    plain = whole(config, "max_position_embeddings")
+    scaling = config.get("rope_scaling", config.get("rope_parameters"))
+    if plain is None or not isinstance(scaling, Mapping):
+        return plain
+    original, factor = whole(scaling, "original_max_position_embeddings"), scaling.get("factor")
+    if original is not None and isinstance(factor, int | float) and factor > 0:
+        return max(plain, int(original * factor))
+    return plain
+
+
+def _short_drafter(case: Case) -> Iterator[Hit]:
+    if not case.has_drafter:
+        return
+    theirs = case.speculation.draft_max_model_len or _positions(case.drafter)
+    served = case.deployment.max_model_len
+    is_said = served is not None
+    if served is None and case.target_view is not None:
+        served = _positions(case.target_view)
+    if theirs is None or served is None or theirs >= served:
+        return
+    beyond = _share_beyond(case, theirs)
+    effect = _EFFECT.get(case.engine, "beyond it drafts are no longer accepted")
+    yield Hit(
+        detail=f"The drafter has {theirs} positions, and up to {served} are served: {effect}.{beyond}",
+        evidence=(
+            Evidence(
+                where=case.drafter.reference,
+                key="max_position_embeddings",
+                found=str(theirs),
+                expected=f"at least {served}",
+            ),
+        ),
+        severity=Severity.WARNING if is_said or beyond else Severity.INFO,
+    )
+
+
+def _share_beyond(case: Case, positions: int) -> str:
+    lengths = case.traffic.prompt_chars if case.traffic is not None else ()
+    over = sum(chars > positions * CHARS_PER_TOKEN for chars in lengths)
+    if not over:
+        return ""
+    return f" About {over / len(lengths):.0%} of the requests exceed it (by {CHARS_PER_TOKEN} characters per token)."
+
+
+_ROPE_KEYS = frozenset({"rope_scaling", "rope_parameters", "max_position_embeddings", "rope_theta"})
+
+
+def _lost_override(case: Case) -> Iterator[Hit]:
+    text = case.extra("hf_overrides")
+    overrides: object = text
+    if isinstance(text, str):
+        try:
+            overrides = json.loads(text)
+        except ValueError:
+            return
+    if not isinstance(overrides, Mapping):
+        return
+    inner = overrides.get("text_config")
+    keys = sorted(_ROPE_KEYS & (set(overrides) | set(inner if isinstance(inner, Mapping) else ())))
+    if keys:
+        yield Hit(
+            detail=(
+                f"--hf-overrides changes {', '.join(keys)} of the target and is not applied to the drafter: beyond "
+                "the native length the whole batch gets dummy drafts, none is accepted, and verifying them is "
+                "still paid for."
+            ),
+            evidence=(Evidence(where="command", key="--hf-overrides", found=", ".join(keys)),),
+        )
+
+
+def _partial_rotary(case: Case) -> Iterator[Hit]:
+    if not case.has_drafter:
+        return
+    ours, theirs = (_rotary_share(view) for view in (case.target, case.drafter))
+    if ours is not None and ours != 1 and theirs is None:
+        yield Hit(
+            detail=(
+                f"The target turns {ours:g} of each head (partial_rotary_factor), and the drafter's configuration "
+                "does not say so."
+            ),
+            evidence=(
+                Evidence(where=case.target.reference, key="partial_rotary_factor", found=f"{ours:g}"),
+                Evidence(where=case.drafter.reference, key="partial_rotary_factor", found="not there"),
+            ),
+        )
+
+
+def _rotary_share(view: CheckpointView) -> float | None:
+    config = view.language_config
+    nested = config.get("rope_parameters")
+    for place in (config, nested if isinstance(nested, Mapping) else {}):
+        value = place.get("partial_rotary_factor")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+def _draft_limit(case: Case) -> Iterator[Hit]:
+    limit = case.speculation.draft_max_model_len
+    if limit is None:
+        return
+    for view, whose in (
+        (case.target, "target"),
+        (case.drafter if case.has_drafter else case.target, "drafter"),
+    ):
+        positions = _positions(view)
+        if positions is not None and limit > positions:
+            yield Hit(
+                detail=f"max_model_len of the drafter is {limit}, and the {whose} has {positions} positions.",
+                evidence=(
+                    Evidence(
+                        where="speculative config",
+                        key="max_model_len",
+                        found=str(limit),
+                        expected=f"at most {positions}",
+                    ),
+                ),
+            )
+            return
+
+
+def _windowed_tree(case: Case) -> Iterator[Hit]:
+    if case.speculation.tree is None:
+        return
+    config = case.target.language_config
+    window, latent = whole(config, "sliding_window"), whole(config, "kv_lora_rank")
+    if (window and config.get("use_sliding_window") is not False) or latent:
+        kind = "latent attention" if latent else f"a sliding window of {window}"
+        yield Hit(
+            detail=(
+                f"The target has {kind}. TensorRT-LLM's feature page rules dynamic trees out for it; its support "
+                "matrix says that sliding windows work."
+            ),
+            evidence=(
+                Evidence(
+                    where="config.json",
+                    key="kv_lora_rank" if latent else "sliding_window",
+                    found=str(latent or window),
+                ),
+            ),
+        )
+
+
+RULES = (
+    Rule(
+        code="CONTEXT-01",
+        title="The drafter has fewer positions than are served",
+        severity=Severity.WARNING,
+        about=(
+            "Heads are often trained on short texts (2,048 positions). Longer requests are drafted badly or not at "
+            "all; in some engines one long request stops drafting for everybody in its batch."
+        ),
+        remedy=(
+            "Serve at most the drafter's positions with speculation, or use a drafter that was trained on "
+            "longer texts."
+        ),
+        source=Source(name="SGLang issue 6783, vLLM pull request 22935, vLLM 0.33.0 source", read="2026-11"),
+        judge=_short_drafter,
+        methods=_APART,
+    ),
+    Rule(
+        code="CONTEXT-02",
+        title="An override of the target's positions does not reach the drafter",
+        severity=Severity.ERROR,
+        about=(
+            "Overrides given as a dictionary are not applied to drafters or MTP layers. Reported: at 265 thousand "
+            "tokens 0 of 19,998 drafts accepted."
+        ),
+        remedy=(
+            "Write the rope settings into config.json of target and drafter (in copies) instead of --hf-overrides, "
+            "or serve the native length with speculation."
+        ),
+        source=_OVERRIDES.source,
+        judge=_lost_override,
+        methods=_APART | {"mtp"},
+        readings=(_OVERRIDES,),
+    ),
+    Rule(
+        code="CONTEXT-03",
+        title="The head does not say that only part of each head is turned",
+        severity=Severity.INFO,
+        about=(
+            "A head that was trained with full rotation where the target turns a part, or the other way round, "
+            "validates well and is hardly accepted when served (reported: 0.87 in training, 0.04 in serving)."
+        ),
+        remedy=(
+            "Compare the acceptance of the first draft token in serving with that of the training before "
+            "anything else."
+        ),
+        source=Source(name="speculators issues 613 and 738, vLLM pull request 46301", read="2026-11"),
+        judge=_partial_rotary,
+        methods=frozenset({"eagle", "eagle3", "p_eagle", "dflash", "dspark"}),
+    ),
+    Rule(
+        code="CONTEXT-04",
+        title="The drafter's limit lies beyond what a model has",
+        severity=Severity.ERROR,
+        about="vLLM refuses a draft max_model_len above the drafter's or the target's own.",
+        remedy="Lower max_model_len in the speculative config, or leave it out.",
+        source=_VLLM,
+        judge=_draft_limit,
+        readings=(Reading("vllm", ">=0.24,<=0.33.0", _VLLM),),
+    ),
+    Rule(
+        code="CONTEXT-05",
+        title="A dynamic tree on windows or latent attention",
+        severity=Severity.WARNING,
+        about="Two pages of TensorRT-LLM's documentation contradict each other here.",
+        remedy="Use a chain (no dynamic tree) until a run of yours has shown that the tree works.",
+        source=Source(name="TensorRT-LLM documentation of 1.2 and main of mid-2026", read="2026-11"),
+        judge=_windowed_tree,
+        readings=(
+            Reading(
+                "trtllm", ">=1.2,<1.4", Source(name="TensorRT-LLM, main branch of mid-2026", read="2026-11")
+            ),
+        ),
+    ),
+)

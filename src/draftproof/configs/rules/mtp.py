@@ -1,0 +1,274 @@
+"""MTP: layers that predict further tokens, declared and there, in a form and a family that the engine can run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from draftproof.checkpoints.heads import find_mtp
+from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
+from draftproof.configs.speculation import Method
+from draftproof.core.finding import Evidence, Severity, Source
+
+_MTP: frozenset[Method] = frozenset({"mtp"})
+_DROPPED = Source(
+    name="ms-swift issue 9802, auto-round pull request 1526, GPTQModel issue 2643, omlx issue 1779",
+    read="2026-11",
+)
+_QUANTISED = Source(
+    name="vLLM issues 36954, 37667, 41789, 43304; pull requests 39475, 44333, 47828, 48814", read="2026-11"
+)
+_VLLM = Reading("vllm", "==0.33.0", Source(name="vLLM 0.33.0 source", read="2026-11"))
+
+
+def _declared_but_gone(case: Case) -> Iterator[Hit]:
+    if case.has_drafter:
+        return
+    found = find_mtp(case.target)
+    if found.declared is None:
+        return
+    if found.tensors is None:
+        raise MissingError(_no_names(case.target))
+    if not found.tensors:
+        key, count = found.declared
+        yield Hit(
+            detail=(
+                f"The configuration declares {count} MTP layer{'s' * (count > 1)}, and no tensor of them is "
+                "there."
+            ),
+            evidence=(
+                Evidence(where="config.json", key=key, found=str(count)),
+                Evidence(
+                    where=case.target.reference,
+                    key="mtp.*",
+                    found="no such tensors",
+                    expected="the layers' tensors",
+                ),
+            ),
+        )
+
+
+def _no_names(view: CheckpointView) -> str:
+    return f"the target's tensor names: {'; '.join(view.remarks) or 'no weights at hand'}"
+
+
+_UNDECLARED = ("qwen3_next",)
+"""Families that have MTP layers and do not say so in their configuration."""
+
+
+def _none_at_all(case: Case) -> Iterator[Hit]:
+    if case.has_drafter:
+        return
+    found = find_mtp(case.target)
+    if found.declared is not None or found.tensors:
+        return
+    model_type = case.target.language_config.get("model_type")
+    if found.tensors is None and model_type in _UNDECLARED:
+        raise MissingError(_no_names(case.target))
+    architecture = (case.target.config.get("architectures") or ["?"])[0]
+    yield Hit(
+        detail=(
+            f"The method is MTP, and {architecture} has no MTP layers: the configuration declares none"
+            f"{', and no tensor of them is there' if found.tensors is not None else ''}."
+        ),
+        evidence=(
+            Evidence(
+                where="config.json",
+                key="num_nextn_predict_layers (or its like)",
+                found="not there",
+                expected="a number of layers",
+            ),
+        ),
+    )
+
+
+_EXCLUSIONS = (
+    "modules_to_not_convert",
+    "ignore",
+    "ignored_layers",
+    "exclude_modules",
+    "llm_int8_skip_modules",
+    "dynamic",
+)
+_FLOATS = frozenset({"BF16", "F16", "F32"})
+
+
+def _not_quantised(case: Case) -> Iterator[Hit]:
+    quantisation = case.target.quantization_config
+    if not quantisation or case.has_drafter:
+        return
+    names = find_mtp(case.target).tensors
+    if names is None:
+        raise MissingError(_no_names(case.target))
+    tensors = case.tensors(case.target, "target") if names else {}
+    plain = [
+        name
+        for name in names
+        if name.endswith(".weight") and len(tensors[name].shape) >= 2 and tensors[name].dtype in _FLOATS
+        and re.search(r"\.(mlp|self_attn|experts|block_sparse_moe)\.", name)
+    ]  # fmt: skip
+    of_mtp = frozenset(names)
+    is_quantised = any(info.dtype not in _FLOATS for name, info in tensors.items() if name not in of_mtp)
+    if any(tensors[name].dtype not in _FLOATS for name in names):
+        return  # quantised like the rest
+    if plain and is_quantised and not _is_excluded(plain[0], quantisation):
+        method = quantisation.get("quant_method", quantisation.get("quant_algo", "a quantisation"))
+        yield Hit(
+            detail=(
+                f"The MTP layers are stored as {tensors[plain[0]].dtype}, and the checkpoint's quantisation "
+                f"({method}) is declared for all layers: engines that apply it to them fail to load or accept next "
+                "to nothing."
+            ),
+            evidence=(
+                Evidence(where=tensors[plain[0]].where, key=plain[0], found=tensors[plain[0]].dtype),
+                Evidence(
+                    where="config.json",
+                    key="quantization_config",
+                    found="no exclusion of the MTP layers",
+                    expected="modules_to_not_convert or its like with them",
+                ),
+            ),
+        )
+
+
+def _is_excluded(name: str, quantisation: Mapping[str, Any]) -> bool:
+    for key in _EXCLUSIONS:
+        entries = quantisation.get(key)
+        for entry in entries if isinstance(entries, list | dict) else ():
+            if isinstance(entry, str) and _matches(entry, name):
+                return True
+    return False
+
+
+def _matches(entry: str, name: str) -> bool:
+    plain = entry.removeprefix("-:").removeprefix("re:")
+    if "mtp" in plain.lower() and "mtp" in name.lower():
+        return True
+    if plain.rstrip(".*") and (name.startswith(plain.rstrip(".*")) or f".{plain.strip('.*')}." in f".{name}"):
+        return True
+    try:
+        return len(plain) <= 300 and re.search(plain, name) is not None if entry != plain else False
+    except re.error:
+        return False
+
+
+_VLLM_FAMILIES = (
+    "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm_ocr", "mimo",
+    "mimo_v2", "ernie4_5_moe", "nemotron_h", "exaone_moe", "exaone4_5",
+    "longcat_flash", "bailing", "pangu_ultra_moe", "hy_v3",
+    "hy_v4", "hunyuan_v3", "step3p5", "step3", "kimi_k3", "qwen3_next", "qwen3_5", "qwen4", "intern_s2", "minimax_m3",
+    "inkling", "gemma4", "dots", "gpt_oss",
+)  # fmt: skip
+"""Beginnings of model_type, of families with MTP in the version read."""
+
+
+def _family(case: Case) -> Iterator[Hit]:
+    model_type = case.target.language_config.get("model_type")
+    if not isinstance(model_type, str) or model_type.startswith(_VLLM_FAMILIES) or case.has_drafter:
+        return
+    if find_mtp(case.target).declared is None:
+        return
+    yield Hit(
+        detail=f"{model_type} is not among the families whose MTP layers vLLM is known to run.",
+        evidence=(Evidence(where="config.json", key="model_type", found=model_type),),
+    )
+
+
+def _depth(case: Case) -> Iterator[Hit]:
+    declared = find_mtp(case.target).declared
+    depth = case.speculation.depth
+    if declared is None or depth is None or depth <= declared[1]:
+        return
+    key, layers = declared
+    divides = depth % layers == 0
+    yield Hit(
+        detail=(
+            f"{depth} draft tokens with {layers} MTP layer{'s' * (layers > 1)}: "
+            + (
+                "the layers run again for the later tokens, which are accepted less often."
+                if divides
+                else f"vLLM refuses a number that {layers} does not divide."
+            )
+        ),
+        evidence=(
+            Evidence(where="config.json", key=key, found=str(layers), expected=f"a divisor of {depth}"),
+        ),
+        severity=Severity.INFO if divides else Severity.ERROR,
+    )
+
+
+RULES = (
+    Rule(
+        code="MTP-01",
+        title="MTP layers are declared and not there",
+        severity=Severity.ERROR,
+        about=(
+            "Merging an adapter or quantising often drops the MTP layers: the tools load the model without them "
+            "and save what they loaded. The configuration still declares them."
+        ),
+        remedy=(
+            "Use a checkpoint that kept them, or copy the mtp tensors from the base model and measure: after "
+            "fine-tuning they are accepted less often."
+        ),
+        source=_DROPPED,
+        judge=_declared_but_gone,
+        methods=_MTP,
+    ),
+    Rule(
+        code="MTP-02",
+        title="The target has no MTP layers",
+        severity=Severity.ERROR,
+        about=(
+            "MTP drafts with layers of the target's own checkpoint. A configuration for another model does not "
+            "carry over."
+        ),
+        remedy="Choose a method for this target (`draftproof pairs TARGET`), such as a draft model or ngram.",
+        source=Source(name="vLLM 0.33.0 source: Unsupported speculative method: 'mtp'", read="2026-11"),
+        judge=_none_at_all,
+        methods=_MTP,
+    ),
+    Rule(
+        code="MTP-03",
+        title="MTP layers in 16 bits under a quantisation that claims them",
+        severity=Severity.WARNING,
+        about=(
+            "Quantised checkpoints mostly keep MTP layers in 16 bits. Where the quantisation's list of exceptions "
+            "does not name them, engines build them quantised: loading ends in a KeyError, or acceptance is 0."
+        ),
+        remedy=(
+            "Add the MTP modules to the quantisation's exceptions (modules_to_not_convert, ignore) in a copy of the "
+            "configuration, or take a checkpoint that has them; then look at acceptance first."
+        ),
+        source=_QUANTISED,
+        judge=_not_quantised,
+        methods=_MTP,
+    ),
+    Rule(
+        code="MTP-04",
+        title="A family that vLLM is not known to run MTP for",
+        severity=Severity.INFO,
+        about="Each family's MTP layers need code of their own in the engine.",
+        remedy="Start it once and look for the number of draft tokens in the log before you rely on it.",
+        source=_VLLM.source,
+        judge=_family,
+        methods=_MTP,
+        readings=(_VLLM,),
+    ),
+    Rule(
+        code="MTP-05",
+        title="More draft tokens than MTP layers",
+        severity=Severity.ERROR,
+        about=(
+            "One MTP layer predicts one further token. For more, vLLM runs the same layers again, and asks for a "
+            "multiple of their number."
+        ),
+        remedy="Start with as many draft tokens as there are layers.",
+        source=_VLLM.source,
+        judge=_depth,
+        methods=_MTP,
+        readings=(_VLLM,),
+    ),
+)

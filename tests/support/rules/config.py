@@ -1,0 +1,107 @@
+"""Cases of the CONFIG family."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from draftproof.configs.speculation import BatchRange, Method, ModelRef, Speculation, Tree
+from support.rules.building import QWEN, Build, Checkpoint, Fixtures, case
+
+DRAFTER = ModelRef(name="org/drafter")
+
+
+def run(
+    engine: str, method: Method, files: Checkpoint | None = None, fields: Any = None, **said: Any
+) -> Build:
+    if files is not None:
+        said = {"drafter": DRAFTER, **said}
+    return case(engine, Speculation(method=method, **said), None, files, **(fields or {}))
+
+
+SCHEDULE = (BatchRange(low=1, high=8, depth=4), BatchRange(low=9, high=None, depth=0))
+PLAIN = Checkpoint({**QWEN}, tokens=None)
+MASKED = Checkpoint({**QWEN, "mask_token_id": 3}, tokens=None, tensors={"a.weight": (2, 2)})
+HIDDEN = Checkpoint({**QWEN, "ptd_token_id": 3}, tokens=None, tensors={"mask_hidden": (2,)})
+V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
+REJECTION = MappingProxyType({"sglang.use-rejection-sampling": True})
+
+FIXTURES = {
+    "CONFIG-01": Fixtures(
+        positive=(
+            run("vllm", "medusa"),
+            run("vllm", "mlp_speculator"),
+            run("vllm", "predicted"),
+            run("sglang", "suffix"),
+            run("trtllm", "lookahead"),
+        ),
+        negative=(
+            run("vllm", "eagle3"),
+            run("trtllm", "eagle"),
+            run("vllm", "none"),
+            run("vllm", "medusa", fields={"version": "0.32.0"}),
+        ),
+    ),
+    "CONFIG-02": Fixtures(
+        positive=(run("vllm", "eagle3", depth=3), run("trtllm", "draft_model", depth=3)),
+        negative=(run("vllm", "eagle3", drafter=DRAFTER), run("vllm", "mtp"), run("sglang", "ngram")),
+    ),
+    "CONFIG-03": Fixtures(
+        positive=(run("vllm", "draft_model", drafter=DRAFTER), run("vllm", "ngram")),
+        negative=(
+            run("vllm", "ngram", depth=4),
+            run("vllm", "eagle3", schedule=SCHEDULE, drafter=DRAFTER),
+            run("vllm", "eagle3", Checkpoint({**QWEN, "speculators_config": {}}, tokens=None)),
+            run("vllm", "mtp"),
+        ),
+    ),
+    "CONFIG-04": Fixtures(
+        positive=(run("vllm", "eagle3", depth=3, draft_tensor_parallel=2, fields={"tensor_parallel": 4}),),
+        negative=(
+            run("vllm", "eagle3", depth=3, draft_tensor_parallel=1, fields={"tensor_parallel": 4}),
+            run("vllm", "eagle3", depth=3, draft_tensor_parallel=4, fields={"tensor_parallel": 4}),
+        ),
+    ),
+    "CONFIG-05": Fixtures(
+        positive=(
+            run("sglang", "draft_model", schedule=SCHEDULE),
+            run("llamacpp", "draft_model", schedule=SCHEDULE),
+            run("vllm", "mtp", schedule=SCHEDULE, fields={"data_parallel": 2}),
+        ),
+        negative=(
+            run("sglang", "eagle3", schedule=SCHEDULE),
+            run("vllm", "mtp", schedule=SCHEDULE),
+            run("llamacpp", "draft_model", depth=3),
+        ),
+    ),
+    "CONFIG-06": Fixtures(
+        positive=(
+            run("sglang", "draft_model", adaptive=True),
+            run("sglang", "eagle", adaptive=True, tree=Tree(depth=3, branching=4, num_nodes=9)),
+            run("sglang", "eagle", adaptive=True, fields={"rest": ("--enable-dp-attention",)}),
+            run("vllm", "mtp", adaptive=True, fields={"lora": True}),
+            run("vllm", "mtp", adaptive=True, fields=V1),
+        ),
+        negative=(run("sglang", "eagle3", adaptive=True), run("vllm", "mtp", adaptive=True), run("sglang", "eagle3")),
+    ),
+    "CONFIG-07": Fixtures(
+        positive=(run("vllm", "dflash", PLAIN, depth=4), run("vllm", "p_eagle", MASKED, depth=4)),
+        negative=(
+            run("vllm", "dflash", MASKED, depth=4),
+            run("vllm", "p_eagle", HIDDEN, depth=4),
+            run("vllm", "dflash", Checkpoint({**QWEN, "dflash_config": {"mask_token_id": 9}}, tokens=None), depth=4),
+        ),
+    ),
+    "CONFIG-08": Fixtures(
+        positive=(
+            run("sglang", "draft_model", extras=REJECTION),
+            run("sglang", "eagle", extras=REJECTION, tree=Tree(depth=3, branching=4, num_nodes=9)),
+            run("trtllm", "ngram", extras=MappingProxyType({"trtllm.use_rejection_sampling": True})),
+        ),
+        negative=(
+            run("sglang", "eagle", extras=REJECTION, depth=3),
+            run("sglang", "draft_model"),
+            run("trtllm", "mtp", extras=MappingProxyType({"trtllm.use_rejection_sampling": True})),
+        ),
+    ),
+}  # fmt: skip

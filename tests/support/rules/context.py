@@ -1,0 +1,81 @@
+"""Cases of the CONTEXT family."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from draftproof.configs.rules.case import Traffic
+from draftproof.configs.speculation import Method, ModelRef, Speculation, Tree
+from support.rules.building import QWEN, Build, Checkpoint, Fixtures, case
+
+
+def run(
+    engine: str = "vllm",
+    drafter: dict[str, Any] | None = None,
+    target: dict[str, Any] | None = None,
+    method: Method = "eagle3",
+    speculation: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Build:
+    said = {"method": method, "drafter": ModelRef(name="org/head"), "depth": 4, **(speculation or {})}
+    return case(
+        engine,
+        Speculation(**said),
+        Checkpoint({**QWEN, **(target or {})}),
+        Checkpoint({**QWEN, **(drafter or {})}),
+        **fields,
+    )
+
+
+SHORT = {"max_position_embeddings": 2048}
+YARN = {
+    "max_position_embeddings": 2048,
+    "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 2048},
+}
+OVERRIDE = ("--hf-overrides", '{"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}')
+TREE = {"tree": Tree(depth=4, branching=2, num_nodes=8), "depth": None}
+
+FIXTURES = {
+    "CONTEXT-01": Fixtures(
+        positive=(
+            run(drafter=SHORT),
+            run("sglang", drafter=SHORT, max_model_len=4096),
+            run(drafter=SHORT, traffic=Traffic(num_requests=2, prompt_chars=(100, 40_000))),
+        ),
+        negative=(run(), run(drafter=SHORT, max_model_len=2048), run(drafter=YARN)),
+    ),
+    "CONTEXT-02": Fixtures(
+        positive=(
+            run(method="mtp", rest=OVERRIDE),
+            run(extras=MappingProxyType({"vllm.hf_overrides": MappingProxyType({"rope_scaling": "x"})})),
+        ),
+        negative=(run(), run(rest=("--hf-overrides", '{"architectures": ["A"]}')), run("sglang", rest=OVERRIDE)),
+    ),
+    "CONTEXT-03": Fixtures(
+        positive=(
+            run(target={"partial_rotary_factor": 0.5}),
+            run(target={"rope_parameters": {"partial_rotary_factor": 0.25}}),
+        ),
+        negative=(
+            run(),
+            run(target={"partial_rotary_factor": 0.5}, drafter={"partial_rotary_factor": 0.5}),
+            run(target={"partial_rotary_factor": 1.0}),
+        ),
+    ),
+    "CONTEXT-04": Fixtures(
+        positive=(run(speculation={"draft_max_model_len": 8192}),),
+        negative=(run(speculation={"draft_max_model_len": 4096}), run()),
+    ),
+    "CONTEXT-05": Fixtures(
+        positive=(
+            run("trtllm", target={"sliding_window": 512}, speculation=TREE),
+            run("trtllm", target={"kv_lora_rank": 512}, speculation=TREE),
+        ),
+        negative=(
+            run("trtllm", speculation=TREE),
+            run("trtllm", target={"sliding_window": 512, "use_sliding_window": False}, speculation=TREE),
+            run("trtllm", target={"sliding_window": 512}),
+        ),
+    ),
+}  # fmt: skip

@@ -1,0 +1,94 @@
+"""Cases of the FLAG family."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from draftproof.configs.engines.base import Remark
+from draftproof.configs.speculation import BatchRange, Method, Speculation, Tree
+from support.rules.building import Build, Fixtures, case
+
+
+def run(
+    engine: str, method: Method, remarks: tuple[Remark, ...] = (), fields: Any = None, **said: Any
+) -> Build:
+    return case(engine, Speculation(method=method, **said), remarks=remarks, **(fields or {}))
+
+
+def remark(effect: str, today: str | None = "--new-flag") -> tuple[Remark, ...]:
+    return (
+        Remark(
+            effect=effect, setting="--old-flag", found="--old-flag 3", today=today, reason="it was renamed"
+        ),
+    )
+
+
+def noticed(effect: str) -> Fixtures:
+    others = {"removed", "deprecated", "ignored", "rewritten", "inferred"} - {effect}
+    return Fixtures(
+        positive=(
+            run("vllm", "ngram", remark(effect)),
+            run("vllm", "ngram", remark(effect, None)),
+        ),
+        negative=(run("vllm", "ngram"), *(run("vllm", "ngram", remark(other)) for other in sorted(others))),
+    )
+
+
+V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
+V2 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "1"})})}
+SCHEDULE = (BatchRange(low=1, high=2, depth=2), BatchRange(low=3, high=None, depth=0))
+REJECTION = MappingProxyType({"trtllm.use_rejection_sampling": True})
+
+FIXTURES = {
+    "FLAG-01": noticed("removed"),
+    "FLAG-02": noticed("deprecated"),
+    "FLAG-03": noticed("ignored"),
+    "FLAG-04": noticed("rewritten"),
+    "FLAG-05": noticed("inferred"),
+    "FLAG-06": Fixtures(
+        positive=(
+            run("vllm", "ngram", depth=200),
+            run("trtllm", "eagle3", tree=Tree(depth=4, branching=64, num_nodes=64), extras=REJECTION),
+            run("trtllm", "eagle3", tree=Tree(depth=4, branching=2, num_nodes=20)),
+        ),
+        negative=(
+            run("vllm", "ngram", depth=128),
+            run("trtllm", "eagle3", tree=Tree(depth=4, branching=2, num_nodes=8)),
+            run("trtllm", "eagle3", tree=Tree(depth=4, branching=64, num_nodes=64)),
+        ),
+    ),
+    "FLAG-07": Fixtures(
+        positive=(run("sglang", "eagle", tree=Tree(depth=3, branching=4, num_nodes=15)),),
+        negative=(
+            run("sglang", "eagle", depth=3),
+            run(
+                "sglang", "eagle", fields={"rest": ("--disable-overlap-schedule",)},
+                tree=Tree(depth=3, branching=4, num_nodes=15),
+            ),
+        ),
+    ),
+    "FLAG-08": Fixtures(
+        positive=(
+            run("vllm", "eagle3", fields=V1, verification="block"),
+            run("vllm", "suffix", verification="block"),
+            run("vllm", "draft_model", verification="block", different_vocabulary=True),
+        ),
+        negative=(run("vllm", "eagle3", verification="block"), run("vllm", "eagle3", fields=V1)),
+    ),
+    "FLAG-09": Fixtures(
+        positive=(run("vllm", "mtp", fields=V2, schedule=SCHEDULE),),
+        negative=(run("vllm", "mtp", schedule=SCHEDULE), run("vllm", "mtp", fields=V2)),
+    ),
+    "FLAG-10": Fixtures(
+        positive=(
+            run("vllm", "ngram", verification="lossy"),
+            run("sglang", "eagle", verification="lossy", extras={"sglang.accept-threshold-single": 0.9}),
+        ),
+        negative=(run("vllm", "ngram", verification="standard"), run("vllm", "ngram", verification="block")),
+    ),
+    "FLAG-11": Fixtures(
+        positive=(run("trtllm", "mtp", extras={"trtllm.acceptance_rate_threshold": 0.3}),),
+        negative=(run("trtllm", "mtp"),),
+    ),
+}  # fmt: skip

@@ -1,0 +1,251 @@
+"""`draftproof check`: findings with evidence and remedy, exit status 5 for errors, and what was not checked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from support.known_pairs import write_model
+from support.rules.building import QWEN, SPECIAL, TOKENS
+from support.rules.eagle import eagle, eagle3
+from support.tiny_views import write_view
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_view(tmp_path / "target", {**QWEN, "num_hidden_layers": 8}, tokens=TOKENS, special=SPECIAL)
+
+
+def write_head(path: Path, third: bool = True) -> Path:
+    head = eagle3() if third else eagle()
+    return write_view(path, head.config, tensors=head.tensors, values=head.values)
+
+
+def codes(document: dict) -> set[str]:
+    return {finding["code"] for finding in document["findings"]}
+
+
+def alarms(document: dict) -> list[str]:
+    return [
+        f"{finding['code']} {finding['detail']}"
+        for finding in document["findings"]
+        if finding["severity"] != "info"
+    ]
+
+
+def test_an_error_ends_in_status_5_with_evidence_and_remedy(invoke, target: Path, tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head")
+    command = (
+        f"python3 -m sglang.launch_server --model-path {target} --speculative-algorithm EAGLE "
+        f"--speculative-draft-model-path {head} --speculative-num-steps 3 --speculative-eagle-topk 1 "
+        "--speculative-num-draft-tokens 4"
+    )
+    result = invoke("check", "--command", command, "--engine", "sglang==0.5.23")
+    assert result.status == 5
+    assert "EAGLE-01" in result.stdout
+    assert "accept length is exactly 1.00" in " ".join(result.stdout.split())
+    assert "fc.weight" in result.stdout
+    assert "Write --speculative-algorithm EAGLE3." in result.stdout
+    assert "read 2026-11" in result.stdout
+    right = command.replace("EAGLE ", "EAGLE3 ")
+    assert invoke("check", "--command", right, "--engine", "sglang==0.5.23").status == 0
+
+
+def test_the_document_has_findings_checked_and_not_checked(invoke, target: Path, tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head")
+    config = json.dumps({"method": "eagle3", "model": str(head), "num_speculative_tokens": 3})
+    result = invoke("check", str(target), "--speculative-config", config, "--engine", "vllm", "--json")
+    document = result.document
+    assert document["engine"] == {
+        "name": "vllm", "version": "0.33.0", "version_from": None, "read_version": "0.33.0",
+    }  # fmt: skip
+    assert "EAGLE-08" in document["checked"]
+    assert not set(document["checked"]) & {item["code"] for item in document["not_checked"]}
+    assert all(item["reason"] for item in document["not_checked"])
+    for finding in document["findings"]:
+        assert finding["evidence"]
+        assert finding["source"]["read"]
+
+
+def test_without_a_version_the_one_that_was_read_is_named(invoke, target: Path) -> None:
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    text = invoke("check", str(target), "--speculative-config", config, "--engine", "vllm").stdout
+    assert "version not given: rules of the version read, 0.33.0, were applied" in text
+    assert "--engine vllm==" in text
+    named = invoke("check", str(target), "--speculative-config", config, "--engine", "vllm==0.33.0").stdout
+    assert "version not given" not in named
+
+
+def test_another_version_is_not_guessed(invoke, target: Path) -> None:
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    arguments = ("check", str(target), "--speculative-config", config, "--require", "min_p", "--json")
+    document = invoke(*arguments, "--engine", "vllm==0.9.1").document
+    reasons = {item["code"]: item["reason"] for item in document["not_checked"]}
+    assert reasons["REQUEST-01"].startswith("not known for vllm 0.9.1")
+    assert "VERSION-01" in codes(document)
+    read = invoke(*arguments, "--engine", "vllm/vllm-openai:v0.33.0")
+    assert read.status == 5
+    assert "REQUEST-01" in codes(read.document)
+    assert read.document["engine"]["version_from"] == "image tag"
+
+
+def test_traffic_tells_which_parameters_are_used(invoke, target: Path, tmp_path: Path) -> None:
+    lines = [
+        {"messages": [{"role": "user", "content": "a"}], "min_p": 0.1},
+        {"messages": [{"role": "user", "content": "b"}], "tools": [{"type": "function"}]},
+        {"messages": [{"role": "user", "content": "c"}]},
+    ]
+    file = tmp_path / "requests.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    result = invoke(
+        "check", str(target), "--speculative-config", config, "--engine", "vllm", "--traffic", str(file)
+    )
+    assert result.status == 5
+    assert "min_p (1 of 3 requests)" in result.stdout
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"version": "0.33.0"}' if self.path == "/version" else b"{}"
+        self.send_response(200 if self.path == "/version" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Endpoint)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_running_endpoint_tells_its_version(invoke, target: Path, endpoint: str) -> None:
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    document = invoke(
+        "check", str(target), "--speculative-config", config, "--url", endpoint + "/v1", "--json"
+    ).document
+    assert document["engine"]["version"] == "0.33.0"
+    assert document["engine"]["version_from"] == f"{endpoint}/version"
+    refused = invoke("check", str(target), "--speculative-config", config, "--url", "http://127.0.0.1:9")
+    assert refused.status == 2
+    assert "DP411" in refused.stderr
+
+
+def test_a_cascade_is_judged_part_by_part(invoke, target: Path, tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head")
+    parts = [{"method": "ngram"}, {"method": "draft_model", "model": str(head)}]
+    config = json.dumps({"method": "cascade", "proposers": parts})
+    result = invoke("check", str(target), "--speculative-config", config, "--engine", "draftproof", "--json")
+    assert result.status == 5
+    assert "EAGLE-03" in codes(result.document)
+    assert result.document["methods"] == ["ngram", "draft_model"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), "DP001"),
+        (("--speculative-config", "{}", "--command", "vllm serve x"), "DP001"),
+        (("--speculative-config", '{"method": "ngram"}', "--engine", "nothing"), "DP110"),
+        (("--speculative-config", '{"method": "ngram"}', "--engine", "vllm==x.y"), "DP112"),
+        (("--command", "vllm serve x --spec-method ngram --spec-tokens 3", "--require", "min_q"), "DP001"),
+        (("--command", "start-my-engine --fast"), "DP001"),
+    ],
+)
+def test_bad_usage_has_its_code(invoke, target: Path, arguments: tuple[str, ...], code: str) -> None:
+    result = invoke("check", str(target), *arguments)
+    assert result.status == 2
+    assert code in result.stderr
+
+
+# The documented starting examples: none of them is an alarm.
+
+
+def test_golden_vllm_draft_model(invoke, tmp_path: Path) -> None:
+    target = write_model("Qwen/Qwen3-4B-Thinking-2507", tmp_path)
+    drafter = write_model("Qwen/Qwen3-0.6B", tmp_path)
+    config = json.dumps({"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 5, "method": "draft_model"})
+    document = invoke(
+        "check", str(target), "--draft", str(drafter), "--engine", "vllm==0.33.0", "--json", "--command",
+        f"vllm serve Qwen/Qwen3-4B-Thinking-2507 --speculative-config '{config}'",
+    ).document  # fmt: skip
+    assert alarms(document) == []
+
+
+def test_golden_vllm_mtp_and_the_same_on_another_target(invoke, tmp_path: Path) -> None:
+    config = '{"method": "mtp", "num_speculative_tokens": 1}'
+    mimo = write_model("XiaomiMiMo/MiMo-7B-Base", tmp_path)
+    good = invoke("check", str(mimo), "--engine", "vllm==0.33.0", "--speculative-config", config, "--json")
+    assert alarms(good.document) == []
+    qwen = write_model("Qwen/Qwen3-8B", tmp_path)
+    bad = invoke("check", str(qwen), "--engine", "vllm==0.33.0", "--speculative-config", config, "--json")
+    assert bad.status == 5
+    assert "MTP-02" in codes(bad.document)
+
+
+SGLANG = (
+    "python3 -m sglang.launch_server --model Qwen/Qwen2.5-7B-Instruct --speculative-algorithm {} "
+    "--speculative-draft-model-path Qwen/Qwen2.5-1.5B-Instruct --speculative-num-steps 4 --speculative-eagle-topk {} "
+    "--speculative-num-draft-tokens {} --mem-fraction-static 0.7 --cuda-graph-max-bs-decode 8"
+)
+
+
+def test_golden_sglang_standalone(invoke, tmp_path: Path) -> None:
+    target = write_model("Qwen/Qwen2.5-7B-Instruct", tmp_path)
+    drafter = write_model("Qwen/Qwen2.5-1.5B-Instruct", tmp_path)
+    document = invoke(
+        "check", str(target), "--draft", str(drafter), "--engine", "sglang==0.5.23", "--json",
+        "--command", SGLANG.format("STANDALONE", 1, 5),
+    ).document  # fmt: skip
+    assert alarms(document) == []
+
+
+def test_topk_4_under_overlap_is_a_warning_with_both_facts(invoke) -> None:
+    result = invoke("check", "--engine", "sglang==0.5.23", "--command", SGLANG.format("STANDALONE", 4, 16))
+    assert "FLAG-07" in result.stdout
+    assert "documentation says that overlap needs topk 1" in " ".join(result.stdout.split())
+    assert "no such check" in " ".join(result.stdout.split())
+
+
+def test_removed_flags_of_vllm_are_named(invoke) -> None:
+    command = "vllm serve Qwen/Qwen3-8B --speculative-model Qwen/Qwen3-0.6B --num-speculative-tokens 5"
+    result = invoke("check", "--engine", "vllm==0.33.0", "--command", command, "--json")
+    assert result.status == 5
+    removed = [finding for finding in result.document["findings"] if finding["code"] == "FLAG-01"]
+    assert {seen["key"] for finding in removed for seen in finding["evidence"]} >= {
+        "--speculative-model",
+        "--num-speculative-tokens",
+    }
+
+
+def test_a_deployment_record_tells_what_drifted(invoke, target: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "lock.json"
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    assert invoke("lock", str(target), "--speculative-config", config, "--out", str(lock)).status == 0
+    assert invoke("check", "--lock", str(lock)).status == 0
+    changed = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    (target / "config.json").write_text(json.dumps({**changed, "hidden_size": 32}), encoding="utf-8")
+    result = invoke("check", "--lock", str(lock), "--json")
+    assert result.status == 5
+    assert "LOCK-01" in codes(result.document)
+    assert "config.json" in invoke("check", "--lock", str(lock)).stdout
