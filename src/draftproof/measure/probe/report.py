@@ -19,7 +19,7 @@ from draftproof.measure.probe.latency import PairedTimes
 from draftproof.measure.probe.parameters import Acceptance
 from draftproof.measure.probe.run import Observations, ProbeResult
 from draftproof.measure.probe.signals import Signal
-from draftproof.measure.probe.statements import acceptance_note, not_seen, observed_statements
+from draftproof.measure.probe.statements import acceptance_note, gone_statement, not_seen, observed_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,7 @@ class Report:
             "spent": asdict(self.spent) if self.spent else None,
             "estimate": [asdict(part) for part in self.estimate.parts] if self.estimate else None,
             "interrupted": result.interrupted if result else False,
+            "gone_from": result.gone_from if result else None,
         }
 
     def blocks(self) -> list[Block]:
@@ -72,6 +73,8 @@ class Report:
         blocks += [Table(("", ""), tuple(self._facts()))]
         if self.result is not None and self.result.interrupted:
             blocks.append(Paragraph("The probe was interrupted: what follows is what there was by then."))
+        if self.result is not None and self.result.gone_from is not None:
+            blocks.append(Paragraph(gone_statement(self.result.gone_from)))
         blocks += _documented_blocks(self.subject)
         if self.result is not None and self.ran_accepted:
             blocks += _accepted_blocks(self.result)

@@ -86,6 +86,8 @@ class ProbeResult:
     acceptances: list[Acceptance] = field(default_factory=list)
     observations: Observations = field(default_factory=Observations)
     interrupted: bool = False
+    gone_from: str | None = None
+    """The parameter with whose request the endpoint ceased to be reachable."""
 
 
 def run_probe(client: Client, plan: ProbePlan, progress: Progress) -> ProbeResult:
@@ -111,7 +113,7 @@ def _run(client: Client, plan: ProbePlan, progress: Progress) -> ProbeResult:
             _note(result.observations, first, client)
         if plan.accepted:
             _run_accepted(client, form, result, plan, step)
-        if plan.observed:
+        if plan.observed and result.gone_from is None:
             _run_observed(client, form, result, plan, step)
     except KeyboardInterrupt:
         result.interrupted = True
@@ -190,12 +192,22 @@ def _raise_unusable(client: Client, failure: Failure, doing: str) -> None:
 def _run_accepted(
     client: Client, form: Form, result: ProbeResult, plan: ProbePlan, step: Callable[[str], None]
 ) -> None:
+    unreached: list[str] = []
     for parameter in PARAMETERS:
         step(f"parameters, {parameter.label}")
         acceptance, answer = try_parameter(client, form.small(), parameter)
         result.acceptances.append(acceptance)
         if plan.observed and answer.failure is None:
             _note(result.observations, answer, client)
+        is_gone = answer.failure is not None and answer.failure.kind is FailureKind.UNREACHABLE
+        unreached = [*unreached, parameter.label] if is_gone else []
+        if len(unreached) == _GONE_AFTER:
+            result.gone_from = unreached[0]
+            return
+
+
+_GONE_AFTER = 3
+"""Requests in a row that do not reach the endpoint, after which it is not asked any more."""
 
 
 def _run_observed(

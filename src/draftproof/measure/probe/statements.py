@@ -40,6 +40,14 @@ def acceptance_note(acceptances: Sequence[Acceptance]) -> str | None:
     )
 
 
+def gone_statement(label: str) -> str:
+    """What is known when an endpoint was there, and then was not."""
+    return (
+        f"From the request with {label} on the endpoint could not be reached any more, so nothing after it was asked. "
+        f"It may have ended for that request or for another reason: look into its log."
+    )
+
+
 def event_statement(runs: Sequence[Streamed]) -> str:
     """Tokens per event of the plain streams."""
     answered = [run for run in runs if run.failure is None]

@@ -10,7 +10,7 @@ from draftproof.measure.probe.client import Client, Limits
 from draftproof.measure.probe.endpoint import parse_endpoint
 from draftproof.measure.probe.parameters import MADE_UP, PARAMETERS
 from draftproof.measure.probe.run import ProbePlan, ProbeResult, run_probe
-from draftproof.measure.probe.statements import acceptance_note, not_seen, observed_statements
+from draftproof.measure.probe.statements import acceptance_note, gone_statement, not_seen, observed_statements
 from draftproof.measure.workloads import load
 from support.fake_endpoint import MISBEHAVIOURS, FakeEndpoint, Planted, serving
 
@@ -192,6 +192,16 @@ def test_an_endpoint_that_breaks_on_the_way_leaves_a_result(after: int) -> None:
         result = probe(server)
     assert len(result.acceptances) == len(PARAMETERS)
     assert observed_statements(result.observations)
+
+
+def test_an_endpoint_that_ends_is_not_asked_on_and_the_request_is_named() -> None:
+    with serving(Planted(misbehave=MISBEHAVIOURS["hang up"], misbehave_after=9)) as server:
+        result = probe(server)
+        sent = len(server.bodies)
+    assert result.gone_from == PARAMETERS[8].label
+    assert len(result.acceptances) == 11
+    assert sent == 12
+    assert result.gone_from in gone_statement(result.gone_from)
 
 
 def test_ctrl_c_keeps_what_there_is() -> None:
