@@ -310,3 +310,11 @@ def test_what_both_engines_do_by_themselves_is_not_written() -> None:
     text = "python -m sglang.launch_server --model-path m --max-running-requests 8"
     rendered = VLLM.render(dialect("sglang").parse(text).deployment)
     assert rendered.artifacts[0].text == "vllm serve m --max-num-seqs 8"
+
+
+def test_a_hub_id_is_to_be_downloaded_for_our_own_engine() -> None:
+    rendered = dialect("draftproof").render(VLLM.parse(DRAFT_MODEL).deployment)
+    kinds = {note.setting: note for note in rendered.notes}
+    for setting in ("target", "speculation.drafter"):
+        assert kinds[setting].kind is NoteKind.CONVERTED
+        assert "download" in kinds[setting].reason

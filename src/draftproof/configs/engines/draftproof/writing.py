@@ -117,6 +117,9 @@ class Writer:
             account.kept(path, f"{key}: {config[key]}")
         elif key in intent.CHOICES and value not in intent.CHOICES[key]:
             account.dropped(path, f"{key} is one of {', '.join(intent.CHOICES[key])}", words.SOURCE)
+        elif key == "model":
+            config[key] = value
+            self._named(path, value, f"{key}: {value}")
         else:
             config[key] = value
             account.kept(path, f"{key}: {shown(value)}")
@@ -200,7 +203,19 @@ class Writer:
                 "target", "a model's name that begins with a dash is taken for an option", words.SOURCE
             )
         else:
-            self.account.kept("target", target)
+            self._named("target", target, target)
+
+    def _named(self, path: str, name: str, after: str) -> None:
+        """Another engine's hub id stays as it is, with what has to be done."""
+        owner, slash, rest = name.partition("/")
+        is_hub_id = (
+            slash and owner not in ("", ".", "..", "~") and "/" not in rest and not name.endswith(".gguf")
+        )
+        if is_hub_id and self.deployment.engine != "draftproof":
+            reason = "draftproof loads a directory, a GGUF file or a name of `models list`: download it first"
+            self.account.converted(path, after, reason, words.SOURCE)
+        else:
+            self.account.kept(path, after)
 
     def _flags(self) -> list[str]:
         account, command = self.account, self._command()
