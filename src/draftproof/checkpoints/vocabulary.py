@@ -107,8 +107,9 @@ def parse_vocabulary(path: Path | str, text: str) -> Vocabulary:
 def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
     """Maps the drafter's tokens to the target's: by id where all ids agree, else by their bytes."""
     difference = _first_difference(target.tokens, drafter.tokens)
-    ours, theirs = _ordinary(target), _ordinary(drafter)
-    shared = ours.keys() & theirs.keys()
+    ours = _ordinary(target)
+    theirs = ours if target == drafter else _ordinary(drafter)
+    shared = ours.keys() if theirs is ours else ours.keys() & theirs.keys()
     pairs: Iterable[tuple[int, int]]
     if difference is not None:
         pairs = sorted((ours[token], theirs[token]) for token in shared)

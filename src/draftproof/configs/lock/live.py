@@ -58,7 +58,13 @@ def look(url: str, lock: DeploymentRecord, api_key: str | None = None) -> Live:
     models = _page(client, "/v1/models")
     if isinstance(models, DraftproofError):
         if models.code in ("DP411", "DP412"):
-            raise models
+            raise DraftproofError(
+                models.code,
+                models.field,
+                models.found,
+                "an endpoint that answers",
+                "Start the engine, check the address, and name its key where it needs one.",
+            ) from models
         live.hidden["the served model"] = _why("/v1/models", models)
     else:
         live.served = tuple(_model_names(models))
