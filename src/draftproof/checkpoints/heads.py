@@ -118,7 +118,9 @@ def _by_name(view: CheckpointView) -> tuple[Kind | None, tuple[str, str] | None]
 
 
 def _names(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = [("architectures", name) for name in config.get("architectures") or () if isinstance(name, str)]
+    architectures = config.get("architectures")
+    names = architectures if isinstance(architectures, list) else ()
+    found = [("architectures", name) for name in names if isinstance(name, str)]
     for key in ("speculators_model_type", "model_type", "general.architecture"):
         if isinstance(config.get(key), str):
             found.append((key, config[key]))

@@ -249,3 +249,42 @@ def test_a_deployment_record_tells_what_drifted(invoke, target: Path, tmp_path: 
     assert result.status == 5
     assert "LOCK-01" in codes(result.document)
     assert "config.json" in invoke("check", "--lock", str(lock)).stdout
+
+
+def trtllm(folder: Path, kind: str, drafter: str, *more: str) -> Path:
+    lines = [f"decoding_type: {kind}", "max_draft_len: 4", f"speculative_model: {drafter}", *more]
+    file = folder / "speculative.yaml"
+    file.write_text("speculative_config:\n" + "".join(f"  {line}\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def test_golden_tensorrt_llm_eagle3(invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = trtllm(tmp_path, "Eagle3", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B")
+    target = write_model("meta-llama/Llama-3.1-8B-Instruct", tmp_path)
+    drafter = write_model("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", tmp_path)
+    arguments = ("check", str(target), "--draft", str(drafter), "--engine", "trtllm", "--json")
+    assert alarms(invoke(*arguments, "--config", str(file)).document) == []
+    monkeypatch.chdir(tmp_path)
+    command = "trtllm-serve meta-llama/Llama-3.1-8B-Instruct --config speculative.yaml"
+    assert alarms(invoke(*arguments, "--command", command).document) == []
+
+
+def test_an_old_head_under_tensorrt_llms_alias(invoke, target: Path, tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head", third=False)
+    for kind in ("Eagle", "Eagle3"):
+        file = trtllm(tmp_path, kind, str(head))
+        result = invoke("check", str(target), "--config", str(file), "--engine", "trtllm", "--json")
+        assert result.status == 5
+        assert "EAGLE-02" in codes(result.document)
+
+
+def test_the_removed_path_of_two_models_while_draft_target_stays(
+    invoke, target: Path, tmp_path: Path
+) -> None:
+    file = trtllm(tmp_path, "Eagle3", "org/head", "eagle3_one_model: false")
+    gone = invoke("check", str(target), "--config", str(file), "--engine", "trtllm", "--json")
+    assert gone.status == 5
+    assert "FLAG-01" in codes(gone.document)
+    file = trtllm(tmp_path, "Draft_Target", "org/small")
+    stays = invoke("check", str(target), "--config", str(file), "--engine", "trtllm", "--json")
+    assert alarms(stays.document) == []

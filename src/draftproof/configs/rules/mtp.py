@@ -68,7 +68,8 @@ def _none_at_all(case: Case) -> Iterator[Hit]:
     model_type = case.target.language_config.get("model_type")
     if found.tensors is None and model_type in _UNDECLARED:
         raise MissingError(_no_names(case.target))
-    architecture = (case.target.config.get("architectures") or ["?"])[0]
+    named = case.target.config.get("architectures")
+    architecture = named[0] if isinstance(named, list) and named else "this target"
     yield Hit(
         detail=(
             f"The method is MTP, and {architecture} has no MTP layers: the configuration declares none"

@@ -21,7 +21,7 @@ READ: Mapping[str, str] = MappingProxyType(
         "trtllm": "1.3.0",
         "llamacpp": "11434",
         "transformers": "5.24.0",
-        "openvino": "2026.8",
+        "openvino": "2026.4.1",
     }
 )
 """The version that stands in where the user names none. TensorRT-LLM: its main branch of mid-2026, which became 1.3."""
