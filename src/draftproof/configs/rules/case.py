@@ -99,12 +99,14 @@ class Case:
         return identify(self.drafter)
 
     @cached_property
+    def has_equal_tokenizer_files(self) -> bool:
+        ours, theirs = self.target.tokenizer_digest(), self.drafter.tokenizer_digest()
+        return ours is not None and ours == theirs
+
+    @cached_property
     def has_same_tokenizer(self) -> bool:
         """Whether every token of either has the same id in both; equal files need no look inside."""
-        ours, theirs = self.target.tokenizer_digest(), self.drafter.tokenizer_digest()
-        if ours is not None and ours == theirs:
-            return True
-        return self.fit.same_ids and self.fit.overlap == 1.0
+        return self.has_equal_tokenizer_files or (self.fit.same_ids and self.fit.overlap == 1.0)
 
     @cached_property
     def fit(self) -> VocabularyFit:

@@ -51,11 +51,6 @@ def _has_other_ids(case: Case) -> bool:
     return not case.has_same_tokenizer and case.fit.first_difference is not None
 
 
-def _is_same_file(case: Case) -> bool:
-    digest = case.target.tokenizer_digest()
-    return digest is not None and digest == case.drafter.tokenizer_digest()
-
-
 def _padding(case: Case) -> Iterator[Hit]:
     ours, theirs = _sizes(case)
     if ours != theirs and case.has_same_tokenizer:
@@ -196,7 +191,7 @@ def _spelled(ids: frozenset[int], vocabulary: Vocabulary) -> str:
 
 
 def _added_tokens(case: Case) -> Iterator[Hit]:
-    if _spans_vocabularies(case) or _has_other_ids(case) or _is_same_file(case):
+    if _spans_vocabularies(case) or _has_other_ids(case) or case.has_equal_tokenizer_files:
         return
     ours, theirs = vocabulary_of(case.target, "target"), vocabulary_of(case.drafter, "drafter")
     unknown = [
