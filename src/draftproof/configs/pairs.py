@@ -32,12 +32,14 @@ class ReportedAcceptance:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that went wrong with this pair, or a bound that its users met."""
+    """Something that went wrong with this pair, or a bound that its users met. `refused_by`: engines that do not start
+    the pair because of it."""
 
     text: str
     source: Source
+    refused_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +187,11 @@ def _pair(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Pair:
         sources=tuple(sources[key] for key in entry["sources"]),
         depth=entry.get("depth"),
         acceptance=tuple(
-            ReportedAcceptance(depth=item.get("depth"), **_sourced(item, sources))
+            ReportedAcceptance(**{"depth": None, **item, "source": sources[item["source"]]})
             for item in entry.get("acceptance", ())
         ),
-        trouble=tuple(Trouble(**_sourced(item, sources)) for item in entry.get("trouble", ())),
+        trouble=tuple(
+            Trouble(item["text"], sources[item["source"]], tuple(item.get("refused_by", ())))
+            for item in entry.get("trouble", ())
+        ),
     )
-
-
-def _sourced(item: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
-    fields = {key: value for key, value in item.items() if key != "depth"}
-    return {**fields, "source": sources[item["source"]]}

@@ -46,7 +46,9 @@ def test_every_pair_names_repositories_engines_and_a_dated_source(pair: Pair, ca
         assert 1.0 <= report.length <= 1 + (report.depth or 15)
         assert report.by
         assert report.condition
-    assert all(trouble.text.endswith(".") for trouble in pair.trouble)
+    for trouble in pair.trouble:
+        assert trouble.text.endswith(".")
+        assert set(trouble.refused_by) <= set(ENGINES)
 
 
 def test_draft_models_are_smaller_than_what_their_target_uses_per_token(catalogue: Catalogue) -> None:

@@ -74,6 +74,10 @@ def _step(ask: Ask, facts: Facts, drafter: str, pair: Pair | None) -> Step:
             against.append(
                 Claim(f"{ask.engine} is not among the engines that its sources name. {_SAME_FAMILY}")
             )
+    refusals = [item for item in (pair.trouble if pair else ()) if ask.engine in item.refused_by]
+    if refusals:
+        standing = Standing.POSSIBLE
+        against += [Claim(item.text, item.source) for item in refusals]
     active = facts.active_parameters
     threshold = None
     if used and active:
@@ -108,10 +112,16 @@ def _step(ask: Ask, facts: Facts, drafter: str, pair: Pair | None) -> Step:
         ),
         evidence=tuple(evidence),
         against=tuple(against),
-        risks=() if pair is None else tuple(Claim(item.text, item.source) for item in pair.trouble),
+        risks=_other_trouble(ask, pair),
         sizes=sizes,
         pays_if=threshold,
     )
+
+
+def _other_trouble(ask: Ask, pair: Pair | None) -> tuple[Claim, ...]:
+    """Known trouble that does not keep this engine from starting; what keeps others from it says nothing here."""
+    trouble = () if pair is None else pair.trouble
+    return tuple(Claim(item.text, item.source) for item in trouble if not item.refused_by)
 
 
 def propose_self(ask: Ask, facts: Facts) -> Iterator[Step]:

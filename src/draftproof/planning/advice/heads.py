@@ -5,7 +5,7 @@ Called by `advising`. Knows checkpoints and the catalogue; engines are judged el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from draftproof.checkpoints.geometry import Geometry
 from draftproof.configs.pairs import Pair
@@ -19,7 +19,9 @@ from draftproof.planning.advice.thresholds import pays_if
 _HEADS: tuple[Method, ...] = ("eagle3", "p_eagle", "dflash", "dspark", "eagle")
 """In the order in which they are proposed where nothing else tells them apart: published comparisons on the same
 targets, see the catalogue."""
-_DEFAULT_DEPTH = 3
+_START: Mapping[Method, int] = {"dflash": 7, "dspark": 7}
+"""Draft tokens to start from where the sources name none: block drafters draft a whole block in one pass."""
+_DEFAULT_START = 3
 MAX_HEADS = 3
 
 _DROPPED = Source(
@@ -156,6 +158,11 @@ def _head(ask: Ask, facts: Facts, pair: Pair) -> Step:
                 "fine-tuned model states the same, and heads of another model accept less."
             )
         )
+    depth = pair.depth or _START.get(pair.method, _DEFAULT_START)
+    if pair.depth is None:
+        against.append(
+            Claim(f"The sources name no number of draft tokens: {depth} is a start to measure from.")
+        )
     reports = [
         Claim(
             f"Reported, not measured here: {report.length} tokens per round"
@@ -168,9 +175,7 @@ def _head(ask: Ask, facts: Facts, pair: Pair) -> Step:
         kind="head",
         title=f"A published head: {pair.drafter}",
         standing=standing,
-        speculation=Speculation(
-            method=pair.method, drafter=ModelRef(name=pair.drafter), depth=pair.depth or _DEFAULT_DEPTH
-        ),
+        speculation=Speculation(method=pair.method, drafter=ModelRef(name=pair.drafter), depth=depth),
         evidence=(_documented(pair), *reports),
         against=tuple(against),
         risks=tuple(Claim(trouble.text, trouble.source) for trouble in pair.trouble),

@@ -158,6 +158,14 @@ def test_a_smaller_model_that_nobody_documents_is_unproven() -> None:
     assert "token maps" in step.against[0].text
 
 
+def test_a_documented_pair_that_the_engine_refuses_is_no_first_try() -> None:
+    target = ask("Qwen/Qwen2.5-7B-Instruct", engine="sglang", read=False)
+    [step] = of_kind(advise(target), "draft_model")
+    assert step.standing is Standing.POSSIBLE
+    assert any("0.5.23 refuses it" in claim.text for claim in step.against)
+    assert not any("vLLM" in claim.text for claim in (*step.against, *step.risks))
+
+
 def test_another_architecture_of_as_many_tokens_is_no_drafter(tmp_path: Path) -> None:
     """Qwen2.5-0.5B has as many rows as Qwen3-8B and other tokens."""
     for step in of_kind(advise(ask(str(write_model("Qwen/Qwen3-8B", tmp_path)))), "draft_model"):
