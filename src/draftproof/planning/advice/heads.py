@@ -47,11 +47,21 @@ def propose_mtp(ask: Ask, facts: Facts) -> Iterator[Step]:
     evidence = [_documented(pair) for pair in documented]
     if facts.mtp is None:
         if documented:
-            unread = Claim(f"Whether its files still have their tensors was not checked: {ask.unread}.")
+            against = [Claim(f"Whether its files still have their tensors was not checked: {ask.unread}.")]
+            named = {engine for pair in documented for engine in pair.engines}
+            if ask.engine not in named:
+                against.append(
+                    Claim(f"Its sources name {', '.join(sorted(named))}; {ask.engine} is not among them.")
+                )
             yield Step(
-                kind="mtp", title=title, standing=Standing.TRY, speculation=speculation,
-                evidence=tuple(evidence), against=(unread,), risks=_mtp_risks(depth),
-            )  # fmt: skip
+                kind="mtp",
+                title=title,
+                standing=Standing.TRY if ask.engine in named else Standing.POSSIBLE,
+                speculation=speculation,
+                evidence=tuple(evidence),
+                against=tuple(against),
+                risks=_mtp_risks(depth),
+            )
         return
     present, claims = _presence(facts.mtp)
     if present is None and not documented:

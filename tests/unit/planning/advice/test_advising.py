@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from draftproof.checkpoints.view import open_view
+from draftproof.configs.pairs import load_catalogue
+from draftproof.configs.registry import DIALECTS
 from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Evidence, Severity, Source
@@ -156,6 +158,21 @@ def test_a_smaller_model_that_nobody_documents_is_unproven() -> None:
     [step] = steps
     assert step.standing is Standing.POSSIBLE
     assert "token maps" in step.against[0].text
+
+
+@pytest.mark.parametrize("engine", list(DIALECTS))
+def test_every_target_of_the_catalogue_gets_an_answer_on_every_engine(engine: str) -> None:
+    """A first try is never for an engine that no source names."""
+    catalogue = load_catalogue()
+    for target in sorted({pair.target for pair in catalogue.pairs}):
+        advice = advise(ask(target, engine=engine, read=False, requirements=("json_schema", "lora")))
+        assert [step.kind for step in advice.steps].count("none") == 1
+        for step in advice.steps:
+            json.dumps(step.as_dict())
+            if step.kind in ("mtp", "head", "draft_model") and step.standing is Standing.TRY:
+                drafter = step.speculation.drafter if step.speculation else None
+                pairs = catalogue.find(target, drafter.name if drafter else None)
+                assert any(engine in pair.engines for pair in pairs), (target, step.title)
 
 
 def test_a_documented_pair_that_the_engine_refuses_is_no_first_try() -> None:
