@@ -48,7 +48,13 @@ def complete(ask: Ask, step: Step) -> Step:
     warnings = [finding for finding in judgement.findings if finding.severity is Severity.WARNING]
     needed = [finding for finding in warnings if _is_about_what_is_needed(finding)]
     against = [_told(finding) for finding in (*errors, *needed)]
-    risks = [_told(finding) for finding in warnings if finding not in needed]
+    worth_knowing = [
+        finding
+        for finding in judgement.findings
+        if finding.severity is Severity.INFO and _is_about_what_is_needed(finding)
+    ]
+    others = [finding for finding in warnings if finding not in needed]
+    risks = [_told(finding) for finding in (*others, *worth_knowing)]
     standing = step.standing.at_most(Standing.POSSIBLE) if needed else step.standing
     whose = f"ask whoever runs {ask.engine} for this" if ask.role == "app" else f"for {ask.engine}"
     commands = (
