@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from draftproof.configs.engines.base import Remark
-from draftproof.configs.speculation import BatchRange, Method, Speculation, Tree
-from support.rules.building import Build, Fixtures, case
+from draftproof.configs.speculation import BatchRange, Method, ModelRef, Speculation, Tree
+from support.rules.building import QWEN, Build, Checkpoint, Fixtures, case
 
 
 def run(
@@ -33,6 +33,24 @@ def noticed(effect: str) -> Fixtures:
         ),
         negative=(run("vllm", "ngram"), *(run("vllm", "ngram", remark(other)) for other in sorted(others))),
     )
+
+
+def untyped() -> tuple[Remark, ...]:
+    return (
+        Remark(
+            effect="inferred",
+            setting="--spec-type",
+            found="no --spec-type",
+            today=None,
+            reason="from the file",
+        ),
+    )
+
+
+def ordinary_drafter(remarks: tuple[Remark, ...], engine: str = "llamacpp") -> Build:
+    said = Speculation(method="draft_model", drafter=ModelRef(name="drafter"), depth=4)
+    files = Checkpoint(QWEN, tensors={"model.embed_tokens.weight": ("BF16", (16, 64))})
+    return case(engine, said, drafter_files=files, remarks=remarks)
 
 
 V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
@@ -90,5 +108,9 @@ FIXTURES = {
     "FLAG-11": Fixtures(
         positive=(run("trtllm", "mtp", extras={"trtllm.acceptance_rate_threshold": 0.3}),),
         negative=(run("trtllm", "mtp"),),
+    ),
+    "FLAG-12": Fixtures(
+        positive=(ordinary_drafter(untyped()),),
+        negative=(ordinary_drafter(()), ordinary_drafter(untyped(), engine="vllm")),
     ),
 }  # fmt: skip

@@ -193,6 +193,23 @@ def _gate(case: Case) -> Iterator[Hit]:
         )
 
 
+def _idle_drafter(case: Case) -> Iterator[Hit]:
+    if case.has_drafter and case.is_inferred("--spec-type") and case.drafting.kind == "model":
+        yield Hit(
+            detail=(
+                "No --spec-type is given, and this drafter is an ordinary model, whose type is not read from its "
+                "file: it is loaded, takes memory and drafts nothing."
+            ),
+            evidence=(
+                Evidence(where="command", key="--spec-type", found="not given", expected="draft-simple"),
+                Evidence(where=case.drafter.reference, key="kind", found="an ordinary model"),
+            ),
+        )
+
+
+_IDLE_DRAFTER = Source(name="llama.cpp build 11434, run with and without the flag", read="2026-11")
+
+
 def _from_remarks(number: int, effect: str, severity: Severity, title: str, about: str, remedy: str) -> Rule:
     return Rule(
         code=f"FLAG-{number:02}",
@@ -315,5 +332,19 @@ RULES = (
         source=read.TRTLLM.source,
         judge=_gate,
         readings=(read.TRTLLM,),
+    ),
+    Rule(
+        code="FLAG-12",
+        title="A drafter that is loaded and drafts nothing",
+        severity=Severity.ERROR,
+        about=(
+            "llama.cpp recognises MTP, DFlash and DSpark files by themselves, not an ordinary model. Answers show no "
+            "draft_n then, and nothing else tells."
+        ),
+        remedy="Add --spec-type draft-simple, and look for draft_n in an answer's timings.",
+        source=_IDLE_DRAFTER,
+        judge=_idle_drafter,
+        methods=frozenset({"draft_model"}),
+        readings=(Reading("llamacpp", "==11434", _IDLE_DRAFTER),),
     ),
 )
