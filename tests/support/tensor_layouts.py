@@ -284,6 +284,7 @@ def _ernie(config: Config) -> Layout:
             yield from _mlp(f"{prefix}mlp.", hidden, config["intermediate_size"])
             continue
         yield from _experts(f"{prefix}mlp.", hidden, width, config["moe_num_experts"])
+        yield f"{prefix}mlp.moe_statics.e_score_correction_bias", "F32", (1, config["moe_num_experts"])
         yield from _mlp(f"{prefix}mlp.shared_experts.", hidden, width * config["moe_num_shared_experts"])
     yield from _dense_block("model.mtp_block.0.", config)
     yield from _norms("model.", config, "mtp_emb_norm.0", "mtp_hidden_norm.0")

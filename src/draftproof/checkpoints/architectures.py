@@ -23,16 +23,18 @@ use_sliding_window. late: from max_window_layers on. alternate: even ones. patte
 class MixtureKeys:
     """Where the configuration says how many experts there are and how wide.
 
-    num, size        keys, the first that is there counts; used is num_experts_per_tok
+    num, used, size  keys; of `num` the first that is there counts
     shared_count     key of the number of shared experts, each as wide as a routed one
     shared_size      key of the width of one shared expert
     shared_gate      whether a weight of hidden size gates it
     correction       whether each layer has a bias per expert for choosing them
     router_bias, expert_bias   of the projections
-    skips            which layers are dense: the first n (first_k_dense_replace), or by steps
+    skips            which layers are dense: the first n (first_k_dense_replace), by steps, or all
+                     outside a span (moe_layer_start_index to moe_layer_end_index)
     """
 
     num: tuple[str, ...] = ("num_experts", "num_local_experts", "n_routed_experts")
+    used: str = "num_experts_per_tok"
     size: str = "moe_intermediate_size"
     shared_count: str | None = None
     shared_size: str | None = None
@@ -40,7 +42,7 @@ class MixtureKeys:
     correction: bool = False
     router_bias: bool = False
     expert_bias: bool = False
-    skips: Literal["none", "first", "steps"] = "none"
+    skips: Literal["none", "first", "steps", "span"] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Architecture:
     head_bias      of the output matrix
     defaults       of configuration keys that published files leave out, as the model code takes them
     reads_layer_types   whether `layer_types` decides which layer is of which kind
+    mtp_is_dense   prediction layers have no experts where the model's layers do
     linear_period  every so many layers one has attention and the others a running state
     """
 
@@ -78,6 +81,7 @@ class Architecture:
     windows: Windows = "none"
     reads_layer_types: bool = False
     linear_period: str | None = None
+    mtp_is_dense: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -207,6 +211,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "seed_oss": Architecture(qkv_bias=_BIAS, o_bias="attention_out_bias", mlp_bias="mlp_bias"),
     "helium": Architecture(qkv_bias=_BIAS, mlp_bias="mlp_bias", defaults=_HEAD_128),
     "ernie4_5": Architecture(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", defaults=_HEAD_128),
+    "ernie4_5_moe": Architecture(
+        qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias",
+        mixture=MixtureKeys(
+            num=("moe_num_experts",), used="moe_k", shared_count="moe_num_shared_experts", correction=True,
+            skips="span",
+        ),
+        mtp_is_dense=True,
+    ),
     "hunyuan_v1_dense": Architecture(qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head"),
     "dots1": Architecture(
         qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", reads_layer_types=True, mixture=_DEEPSEEK_EXPERTS,

@@ -58,9 +58,9 @@ def read_experts(values: Values, shape: Architecture) -> Experts | None:
         shared = values.count(keys.shared_count, least=0) * size
     if keys.shared_size is not None and values.has(keys.shared_size):
         shared = values.count(keys.shared_size, least=0)
-    num, used = values.count(num_key), values.count("num_experts_per_tok")
+    num, used = values.count(num_key), values.count(keys.used)
     if used > num:
-        raise values.fault("num_experts_per_tok", used, f"at most {num}")
+        raise values.fault(keys.used, used, f"at most {num}")
     return Experts(num, used, size, shared)
 
 
@@ -82,6 +82,13 @@ def sparse_layers(values: Values, shape: Architecture, num_layers: int) -> list[
         if not isinstance(dense, list):
             raise values.fault("mlp_only_layers", dense, "a list of layers")
         return [layer not in dense and (layer + 1) % step == 0 for layer in range(num_layers)]
+    if keys.skips == "span":
+        first, last = (
+            values.count("moe_layer_start_index", least=0),
+            values.count("moe_layer_end_index", num_layers - 1),
+        )
+        step = values.count("moe_layer_interval", default=1)
+        return [first <= layer <= last and (layer + 1) % step == 0 for layer in range(num_layers)]
     return [True] * num_layers
 
 
@@ -120,7 +127,7 @@ def count_mtp(values: Values, shape: Architecture, layers: tuple[Layer, ...], nu
         raise values.fault(
             "layer_types", "no layer with attention", "one, of which prediction layers are made"
         )
-    is_sparse = sparse_layers(values, shape, len(layers))[-1]
+    is_sparse = sparse_layers(values, shape, len(layers))[-1] and not shape.mtp_is_dense
     one = _count_layer(values, shape, attending[-1], is_sparse)
     matrices, vectors = num * (one.matrices + 2 * hidden * hidden), num * (one.vectors + 3 * hidden)
     experts = read_experts(values, shape)

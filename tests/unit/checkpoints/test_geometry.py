@@ -121,6 +121,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "helium": ("helium", {"head_dim": 16}),
     "ernie4_5": ("ernie4_5", {"head_dim": 16}),
+    "ernie4_5_moe": (
+        "ernie4_5_moe",
+        {
+            "moe_num_experts": 8,
+            "moe_k": 2,
+            "moe_intermediate_size": 48,
+            "moe_num_shared_experts": 2,
+            "head_dim": 16,
+        },
+    ),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", {"head_dim": 16}),
     "dots1": ("dots1", ROUTED | {"first_k_dense_replace": 1, "head_dim": 16}),
     "minimax_m2": ("minimax_m2", {"num_local_experts": 8, "num_experts_per_tok": 2, "head_dim": 16}),
@@ -382,7 +392,7 @@ def test_an_eagle3_head(tmp_path: Path) -> None:
     assert head.weights.num_bytes() == 2 * head.parameters.total + 100 * 8 + 320
 
 
-OTHERS = {"ernie4_5_moe", "bailing_moe", "llama4_text", "minicpm"}
+OTHERS = {"bailing_moe", "llama4_text", "minicpm"}
 """Architectures of known pairs that have no row yet."""
 
 
