@@ -54,10 +54,12 @@ def _has_other_ids(case: Case) -> bool:
 def _padding(case: Case) -> Iterator[Hit]:
     ours, theirs = _sizes(case)
     if ours != theirs and case.has_same_tokenizer:
+        demand = DEMANDS.get(case.engine)
         yield Hit(
             detail=(
                 f"Same tokenizer; the embeddings are padded to {ours} and {theirs} rows. The tail of "
                 f"{abs(ours - theirs)} rows stands for no token."
+                + (f" {demand.doubt}." if demand is not None and demand.doubt else "")
             ),
             evidence=_size_evidence(case, ours, theirs),
         )
