@@ -115,7 +115,7 @@ def geometry(view: CheckpointView) -> Geometry:
         tie_embeddings=values.flag("tie_word_embeddings"),
         layers=layers,
         experts=read_experts(values, shape),
-        parameters=parameters if counted is None else _with_total(parameters, counted),
+        parameters=parameters if counted is None else _with_total(values, parameters, counted),
         parameters_by="formula" if counted is None else "tensors",
         weights=weights,
         mtp_layers=mtp,
@@ -225,9 +225,16 @@ def _weights(
     return weights_from_tensors(own), weights_from_tensors(predicting) if predicting else None
 
 
-def _with_total(parameters: Parameters, total: int) -> Parameters:
-    """The headers' count in place of the formula's; what is idle per token stays the formula's."""
+def _with_total(values: Values, parameters: Parameters, total: int) -> Parameters:
+    """The headers' count in place of the formula's; what is idle per token stays the formula's. Raises DP406 where
+    that is more than the files hold."""
     idle = parameters.total - parameters.active
+    if idle >= max(total, 1):
+        raise values.fault(
+            "num_experts_per_tok",
+            f"{idle} idle parameters by the configuration, {total} in the files",
+            "experts that the files hold",
+        )
     return Parameters(
         total, total - idle, parameters.quantised, parameters.embedding, parameters.output, parameters.experts
     )

@@ -61,6 +61,14 @@ def command(as_json: bool, **options: Any) -> int:
     from draftproof.cli import breakeven_text
 
     asked = _from_file(options) if options["source"] is not None else _from_options(options)
+    if options["engine"] is not None and not breakeven_text.has_schedule(asked, options):
+        raise DraftproofError(
+            "DP001",
+            "--engine",
+            "no schedule to write",
+            "measurements at several batch sizes",
+            "Give a load sweep or a report with --from, or leave --engine out.",
+        )
     if as_json:
         output.print_json(breakeven_text.document(asked, options))
         return output.DONE
@@ -72,8 +80,12 @@ def command(as_json: bool, **options: Any) -> int:
 def _from_file(options: dict[str, Any]) -> Any:
     from draftproof.planning.measured import plain_decode_s, read_document
 
-    path = options["source"]
-    decode_s = None if options["decode_ms"] is None else options["decode_ms"] / 1000
+    path, decode_ms = options["source"], options["decode_ms"]
+    for name in ("draft_ms", "verify_ms", "acceptance", *(("decode_ms",) if options["baseline"] else ())):
+        if options[name] is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise DraftproofError("DP001", flag, "beside a file", "one of both", f"Leave {flag} out.")
+    decode_s = None if decode_ms is None else _decode_ms(decode_ms) / 1000
     if options["baseline"] is not None:
         decode_s = plain_decode_s(_read_json(options["baseline"], "--baseline"), str(options["baseline"]))
     return read_document(_read_json(path, "--from"), str(path), decode_s)
@@ -87,16 +99,19 @@ def _read_json(path: Path, field: str) -> dict[str, Any]:
 
 def _from_options(options: dict[str, Any]) -> Any:
     from draftproof.planning.breakeven import Costs, check_rates, marginal
-    from draftproof.planning.measured import Measured, curve_of
+    from draftproof.planning.measured import LONGEST, Measured, curve_of
     from draftproof.planning.schedule import LoadPoint
 
     for name in ("decode_ms", "draft_ms", "verify_ms"):
         if options[name] is None:
             flag = f"--{name.replace('_', '-')}"
             raise DraftproofError("DP001", flag, "nothing", "milliseconds, or --from FILE", f"Give {flag}.")
-    if not 0 < options["decode_ms"] < 1e12 or not 0 <= options["coordination_ms"] < 1e12:
+    if options["baseline"] is not None:
+        raise DraftproofError("DP001", "--baseline", "without --from", "--from FILE", "Name both files.")
+    decode_ms, coordination_ms = _decode_ms(options["decode_ms"]), options["coordination_ms"]
+    if not 0 <= coordination_ms < LONGEST:
         raise DraftproofError(
-            "DP001", "--decode-ms", options["decode_ms"], "milliseconds above 0", "Give a time."
+            "DP001", "--coordination-ms", coordination_ms, "milliseconds from 0", "Give a time."
         )
     depth, rates = options["max_depth"], _rates(options["acceptance"])
     is_marginal = options["acceptance_kind"] == "marginal"
@@ -105,13 +120,21 @@ def _from_options(options: dict[str, Any]) -> Any:
     check_rates("--acceptance", rates, is_marginal)
     shares = rates if is_marginal else list(marginal(rates))
     costs = Costs(
-        options["decode_ms"] / 1000,
+        decode_ms / 1000,
         curve_of(_times(options["draft_ms"], "--draft-ms"), "--draft-ms", per_token=True),
         curve_of(_times(options["verify_ms"], "--verify-ms"), "--verify-ms", per_token=False),
-        options["coordination_ms"] / 1000,
+        coordination_ms / 1000,
     )
     deepest = min(depth, len(shares)) if shares else depth
     return (Measured("as given", (LoadPoint(1, costs, tuple(shares), deepest),), ()),)
+
+
+def _decode_ms(found: float) -> float:
+    from draftproof.planning.measured import is_duration
+
+    if not is_duration(found):
+        raise DraftproofError("DP001", "--decode-ms", found, "milliseconds above 0", "Give a time.")
+    return found
 
 
 def _rates(text: str | None) -> list[float]:
@@ -132,7 +155,9 @@ def _times(text: str, field: str) -> object:
     if all(re.fullmatch(number, part.strip()) for part in parts):
         return [float(part) for part in parts]
     if all(re.fullmatch(rf"\d+:{number}", part.strip()) for part in parts):
-        return {count: float(ms) for count, ms in (part.strip().split(":") for part in parts)}
+        pairs = {count: float(ms) for count, ms in (part.strip().split(":") for part in parts)}
+        if len(pairs) == len(parts):
+            return pairs
     raise DraftproofError(
         "DP001", field, text[:80], "10.5, or 10.2,10.9,11.8, or 1:10.2,5:11.8", "Write milliseconds so."
     )

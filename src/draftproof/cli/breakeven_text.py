@@ -20,6 +20,11 @@ def is_measured(options: dict[str, Any]) -> bool:
     return bool(options["measured"]) or options["source"] is not None
 
 
+def has_schedule(sweeps: Sweeps, options: dict[str, Any]) -> bool:
+    """Whether there is a depth by batch size to say: of measurements, and at more than one."""
+    return is_measured(options) and any(len(sweep.points) > 1 for sweep in sweeps)
+
+
 def lines(sweeps: Sweeps, options: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for sweep in sweeps:
@@ -31,7 +36,7 @@ def lines(sweeps: Sweeps, options: dict[str, Any]) -> list[str]:
         for point in sweep.points:
             found += _point_lines(point, options, with_batch=len(sweep.points) > 1)
         found += [f"  note: {note}" for note in sweep.notes]
-        if len(sweep.points) > 1 and is_measured(options):
+        if has_schedule((sweep,), options):
             found += _schedule_lines(sweep, options)
     return found
 
@@ -138,7 +143,7 @@ def document(sweeps: Sweeps, options: dict[str, Any]) -> dict[str, Any]:
             "points": [_point(point, options) for point in sweep.points],
             "notes": list(sweep.notes),
         }
-        if len(sweep.points) > 1 and measured:
+        if has_schedule((sweep,), options):
             chosen = choose(sweep.points, options["hysteresis"])
             schedule = ranges(chosen)
             entry["schedule"] = [[span.low, span.high, span.depth] for span in schedule]

@@ -25,6 +25,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
+_MAX_TEXT_BYTES = 64 << 20
+
 
 def parse_bytes(text: str) -> int:
     """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes."""
@@ -166,17 +168,26 @@ def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
 
 
 def read_text(path: Path, field: str) -> str:
-    """A text file of the user's. Raises DP002 for one that is missing, unreadable or not UTF-8."""
+    """A text file of the user's. Raises DP002 for one that is missing, unreadable, endless or not UTF-8."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        with path.open("rb") as file:
+            data = file.read(_MAX_TEXT_BYTES + 1)
+    except (OSError, ValueError) as error:
         raise DraftproofError(
             "DP002",
             field,
-            f"{path}: {error.strerror or error}",
+            f"{path}: {(error.strerror if isinstance(error, OSError) else None) or error}",
             "a readable file",
             "Name a file that exists.",
         ) from error
+    if len(data) > _MAX_TEXT_BYTES:
+        raise DraftproofError(
+            "DP002",
+            field,
+            f"{path}: more than {_MAX_TEXT_BYTES >> 20} MiB",
+            "a text of ordinary length",
+            "Name the text file itself.",
+        )
     return decode(data, field, str(path))
 
 

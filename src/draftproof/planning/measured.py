@@ -7,6 +7,7 @@ lines, which `Measured.notes` says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.breakeven import MAX_DEPTH, Costs, Curve, check_rates, marginal
 from draftproof.planning.schedule import LoadPoint
+
+SHORTEST, LONGEST = 1e-12, 1e12
+_COUNT = re.compile(r"[0-9]{1,7}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def plain_decode_s(document: Mapping[str, Any], source: str) -> float:
     tokens = keys.inner("usage").number("completion_tokens")
     if tokens < 2:
         raise DraftproofError("DP103", source, f"{tokens:g} tokens", "at least two", "Let it write more.")
-    return keys.inner("timing").number("decode_s") / (tokens - 1)
+    return keys.inner("timing").duration("decode_s") / (tokens - 1)
 
 
 def _from_report(document: Mapping[str, Any], source: str) -> tuple[Measured, ...]:
@@ -78,7 +82,7 @@ def _from_report(document: Mapping[str, Any], source: str) -> tuple[Measured, ..
         depth = depths.get(candidate, len(shares))
         times = cell.inner("breakeven")
         costs = _costs(
-            depth, times.number("baseline_s_per_token"), times.number("draft_s"), times.number("verify_s"),
+            depth, times.duration("baseline_s_per_token"), times.number("draft_s"), times.number("verify_s"),
             times.number("coordination_s"),
         )  # fmt: skip
         name = f"{cell.text('workload')}, {candidate}, context {entry.get('context')}"
@@ -172,7 +176,7 @@ def _sweep_point(entry: _Keys) -> LoadPoint:
         rates = marginal(rates)
     depth = len(rates)
     costs = Costs(
-        entry.number("decode_ms") / 1000,
+        entry.duration("decode_ms") / 1000,
         curve_of(entry.values.get("draft_ms"), f"{entry.place}.draft_ms", per_token=True),
         curve_of(entry.values.get("verify_ms"), f"{entry.place}.verify_ms", per_token=False),
         entry.number("coordination_ms") / 1000 if "coordination_ms" in entry.values else 0.0,
@@ -183,33 +187,47 @@ def _sweep_point(entry: _Keys) -> LoadPoint:
 def curve_of(value: object, field: str, per_token: bool) -> Curve:
     """Milliseconds: one number (per drafted token, or for a pass whatever its rows), a list (for 1, 2, … drafted
     tokens, or for 2, 3, … rows), or an object or "rows:ms" pairs by count. Raises DP103."""
+    judge = _time if per_token else _duration
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = [value]
     if isinstance(value, list) and len(value) == 1:
-        only = _positive(value[0], field)
+        only = judge(value[0], field)
         return Curve(((0, 0.0), (1, only / 1000))) if per_token else Curve(((1, only / 1000),))
     if isinstance(value, list):
         first = 1 if per_token else 2
-        pairs = [(first + index, _positive(item, field)) for index, item in enumerate(value)]
-    elif isinstance(value, dict) and value and all(str(key).isdecimal() for key in value):
-        pairs = sorted((int(key), _positive(item, field)) for key, item in value.items())
+        pairs = [(first + index, judge(item, field)) for index, item in enumerate(value)]
+    elif isinstance(value, dict) and all(_COUNT.fullmatch(str(key)) for key in value):
+        pairs = sorted((int(key), judge(item, field)) for key, item in value.items())
     else:
         pairs = []
-    if not pairs:
+    if not pairs or len(dict(pairs)) < len(pairs):
         raise DraftproofError(
             "DP103",
             field,
             f"{value!r}"[:80],
-            "milliseconds: a number, a list, or counts with numbers",
+            "milliseconds: a number, a list, or counts with numbers, each count once",
             "See --help.",
         )
     return Curve(tuple((count, ms / 1000) for count, ms in pairs))
 
 
-def _positive(value: object, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+def _time(value: object, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LONGEST:
         raise DraftproofError("DP103", field, f"{value!r}"[:80], "a number from 0", "Give milliseconds.")
     return float(value)
+
+
+def _duration(value: object, field: str) -> float:
+    """Of a pass of the target: drafting may cost nothing, a pass never does."""
+    found = _time(value, field)
+    if not is_duration(found):
+        raise DraftproofError("DP103", field, found, "a time above 0", "Give milliseconds.")
+    return found
+
+
+def is_duration(time: float) -> bool:
+    """Whether a pass can take so long, in seconds or milliseconds: what is divided by it stays a number."""
+    return SHORTEST <= time < LONGEST
 
 
 class _Keys:
@@ -232,9 +250,15 @@ class _Keys:
 
     def number(self, key: str) -> float:
         value = self.values.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LONGEST:
             raise self._fault(key, value, "a number from 0")
         return float(value)
+
+    def duration(self, key: str) -> float:
+        found = self.number(key)
+        if not is_duration(found):
+            raise self._fault(key, found, "a time above 0")
+        return found
 
     def count(self, key: str) -> int:
         value = self.values.get(key)

@@ -351,6 +351,14 @@ def test_files_have_the_last_word(tmp_path: Path) -> None:
     assert directory.layers == file.layers
 
 
+def test_experts_that_the_files_do_not_hold_are_refused(tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path / "hf", layers=2, vocab=320)
+    config = json.loads((directory / "config.json").read_text())
+    write_config(directory, config | {"num_experts": 1 << 20, "num_experts_per_tok": 1})
+    with pytest.raises(DraftproofError, match=r"DP406.*experts"):
+        of(directory)
+
+
 def header_bytes(path: Path) -> int:
     with path.open("rb") as file:
         return 8 + int.from_bytes(file.read(8), "little")

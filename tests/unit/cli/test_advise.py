@@ -97,3 +97,18 @@ def test_neither_torch_nor_transformers_is_imported(tmp_path: Path) -> None:
         "sys.exit(status or bool({'torch', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+def test_files_without_any_layer_are_answered(invoke, tmp_path: Path) -> None:
+    """Declared prediction layers, and no layers whose cost theirs could be compared with."""
+    import torch
+    from safetensors.torch import save_file
+
+    target = write_checkpoint(tmp_path / "model")
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    (target / "config.json").write_text(
+        json.dumps(config | {"num_nextn_predict_layers": 1}), encoding="utf-8"
+    )
+    embedding = torch.zeros(config["vocab_size"], config["hidden_size"], dtype=torch.bfloat16)
+    save_file({"model.embed_tokens.weight": embedding}, target / "model.safetensors")
+    assert invoke("advise", str(target)).status == 0

@@ -70,7 +70,8 @@ def propose_mtp(ask: Ask, facts: Facts) -> Iterator[Step]:
     weights = mtp_weights(facts)
     stored = weights.stored_bytes if weights else None
     sizes = () if stored is None else (Size("prediction layers", stored, "headers"),)
-    threshold = pays_if(depth, _mtp_cost(facts.geometry), facts.has_experts) if facts.geometry else None
+    cost = _mtp_cost(facts.geometry) if facts.geometry else None
+    threshold = pays_if(depth, cost, facts.has_experts) if cost is not None else None
     yield Step(
         kind="mtp",
         title=title,
@@ -109,10 +110,13 @@ def _presence(mtp: MtpFacts) -> tuple[bool | None, list[Claim]]:
     return False, [Claim(f"{said}, and no such tensor is in the files.")]
 
 
-def _mtp_cost(shape: Geometry) -> float:
-    """One draft token's pass as a share of the target's: a layer, the joining matrix and the output matrix."""
+def _mtp_cost(shape: Geometry) -> float | None:
+    """One draft token's pass as a share of the target's: a layer, the joining matrix and the output matrix. None where
+    the files hold no layers to compare with."""
     output = shape.vocab_size * shape.hidden_size
     body = shape.parameters.active - shape.parameters.embedding - shape.parameters.output
+    if body <= 0:
+        return None
     return (body / shape.num_layers + 2 * shape.hidden_size**2 + output) / (body + output)
 
 
