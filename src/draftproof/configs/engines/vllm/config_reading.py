@@ -16,7 +16,7 @@ from draftproof.configs.engines.account import Settings, unchanged
 from draftproof.configs.engines.base import Effect, Remark
 from draftproof.configs.engines.vllm import facts
 from draftproof.configs.engines.vllm.facts import KEYS
-from draftproof.configs.engines.vllm.history import has, told
+from draftproof.configs.engines.vllm.history import effect_of, has, told
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.refusal import cut
 from draftproof.configs.speculation import BatchRange
@@ -93,7 +93,9 @@ def _one_key(name: str, node: Node, found: Found) -> Any:
     """The value of a key of today, or None for one that says nothing today."""
     removed = facts.REMOVED_KEYS.get(name)
     if removed is not None:
-        found.remark("removed", name, str(node.plain()), removed.today or None, removed.reason, "by 0.24")
+        if (past := effect_of(removed, found.version)) is not None:
+            today = removed.today or None
+            found.remark(past, name, str(node.plain()), today, removed.reason, told(removed.gone))
         found.extra(name, unchanged(node.plain()))
         return None
     if name == "tensor_parallel_size":
@@ -225,14 +227,10 @@ def _set_method(method: str, given: dict[str, Any], found: Found) -> None:
         found.extra("rejection_sample_method", rule)
         given["rejection_sample_method"] = "lossy"
     elif rule in facts.FORMER_REJECTION_RULES:
-        found.remark(
-            "removed",
-            "rejection_sample_method",
-            rule,
-            "standard",
-            "renamed",
-            "present in 0.20, absent in 0.24",
-        )
+        past = effect_of(facts.FORMER_RULE, found.version)
+        if past is not None:
+            told_of = told(facts.FORMER_RULE.gone)
+            found.remark(past, "rejection_sample_method", rule, "standard", facts.FORMER_RULE.reason, told_of)
         given["rejection_sample_method"] = "standard"
 
 

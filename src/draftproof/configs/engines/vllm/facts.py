@@ -195,19 +195,33 @@ RULE_HISTORY: Mapping[str, Presence] = {
 }
 
 
+_KEY_OF_V0 = Presence(present_until="0.7.3", absent_from="0.24")
+_FLAG_OF_V0 = Presence(present_until="0.7.3", absent_from="0.32.0")
+"""0.32.0 was seen to refuse the single flags; releases up to 0.7.3 were started with them in public reports."""
+
+
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A name that vLLM once took. `key`: the key that holds its value today, where the value means the same."""
+    """A name that vLLM once took. `key`: the key that holds its value today, where the value means the same.
+
+    `gone`: when it was there, and from which version on its absence was read. `idle`: what was there had no effect."""
 
     today: str
     reason: str
     key: str | None = None
+    gone: Presence = _KEY_OF_V0
+    idle: bool = False
 
+
+FORMER_RULE = Removed("standard", "renamed", gone=Presence(present_until="0.20", absent_from="0.24"))
+"""The words strict and probabilistic."""
 
 REMOVED_KEYS: Mapping[str, Removed] = {
     "disable_by_batch_size": Removed(
         "num_speculative_tokens_per_batch_size",
         "without effect since engine V1, removed between 0.16 and 0.20; today a schedule by batch size does it",
+        gone=Presence(present_until="0.16", absent_from="0.20"),
+        idle=True,
     ),
     "speculative_disable_by_batch_size": Removed(
         "num_speculative_tokens_per_batch_size", "removed together with disable_by_batch_size"
@@ -224,34 +238,44 @@ REMOVED_KEYS: Mapping[str, Removed] = {
 }
 
 REMOVED_FLAGS: Mapping[str, Removed] = {
-    "--speculative-model": Removed("--spec-model", "removed: argparse refuses it", "model"),
+    "--speculative-model": Removed("--spec-model", "removed: argparse refuses it", "model", _FLAG_OF_V0),
     "--num-speculative-tokens": Removed(
-        "--spec-tokens", "removed: argparse refuses it", "num_speculative_tokens"
+        "--spec-tokens", "removed: argparse refuses it", "num_speculative_tokens", _FLAG_OF_V0
     ),
     "--speculative-model-quantization": Removed(
-        "--speculative-config '{\"quantization\": …}'", "removed: argparse refuses it", "quantization"
+        "--speculative-config '{\"quantization\": …}'",
+        "removed: argparse refuses it",
+        "quantization",
+        _FLAG_OF_V0,
     ),
     "--speculative-draft-tensor-parallel-size": Removed(
         "--speculative-config '{\"draft_tensor_parallel_size\": …}'",
         "removed: argparse refuses it",
         "draft_tensor_parallel_size",
+        _FLAG_OF_V0,
     ),
     "--speculative-max-model-len": Removed(
-        "--speculative-config '{\"max_model_len\": …}'", "removed: argparse refuses it", "max_model_len"
+        "--speculative-config '{\"max_model_len\": …}'",
+        "removed: argparse refuses it",
+        "max_model_len",
+        _FLAG_OF_V0,
     ),
     "--ngram-prompt-lookup-max": Removed(
         "--speculative-config '{\"prompt_lookup_max\": …}'",
         "removed: argparse refuses it",
         "prompt_lookup_max",
+        _FLAG_OF_V0,
     ),
     "--ngram-prompt-lookup-min": Removed(
         "--speculative-config '{\"prompt_lookup_min\": …}'",
         "removed: argparse refuses it",
         "prompt_lookup_min",
+        _FLAG_OF_V0,
     ),
     "--speculative-disable-by-batch-size": Removed(
         "--speculative-config '{\"num_speculative_tokens_per_batch_size\": …}'",
         "removed: argparse refuses it, and it had no effect since engine V1",
         "disable_by_batch_size",
+        _FLAG_OF_V0,
     ),
 }

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from draftproof.configs.engines.vllm.facts import Presence
+from draftproof.configs.engines.base import Effect
+from draftproof.configs.engines.vllm.facts import Presence, Removed
 
 EVERYTHING = ">=0.1"
 """Versions that are taken at all; what is not known of one is said, not refused."""
@@ -35,3 +36,13 @@ def told(presence: Presence) -> str:
     if presence.absent_from:
         parts.append(f"present in {presence.present_until}, absent from {presence.absent_from}")
     return "; ".join(parts)
+
+
+def effect_of(removed: Removed, version: str) -> Effect | None:
+    """What a name of the past does in this version; None: it acted then."""
+    there = has(removed.gone, version)
+    if there is None:
+        return "unknown"
+    if there:
+        return "ignored" if removed.idle else None
+    return "removed"

@@ -15,6 +15,7 @@ from draftproof.configs.engines.account import build, changeable
 from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.vllm import arguments, facts, options
 from draftproof.configs.engines.vllm.config_reading import Found, read_config
+from draftproof.configs.engines.vllm.history import effect_of, told
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options
@@ -155,6 +156,8 @@ def _after_program(place: Place, words: Sequence[Word], found: Found) -> Sequenc
     texts = [word.text for word in words]
     if texts and texts[0].startswith("-"):
         return words
+    if texts[:1] == ["sudo"]:
+        return _after_program(place, words[1:], found)
     if texts[:2] in (["docker", "run"], ["podman", "run"]):
         return _after_image(place, words, found)
     for index, text in enumerate(texts):
@@ -306,7 +309,9 @@ def _read_speculation(place: Place, given: Options, dotted: Node | None, found: 
         if flag in given.given:
             old = given.given[flag]
             here = place.at(old.position)
-            found.remark("removed", flag, str(old.value), removed.today, removed.reason, "absent in 0.33")
+            if (past := effect_of(removed, found.version)) is not None:
+                told_of = told(removed.gone)
+                found.remark(past, flag, str(old.value), removed.today, removed.reason, told_of)
             if removed.key and removed.key not in members:
                 members[removed.key] = Node(_typed(here, removed.key, old.value), here, here)
     if members:
