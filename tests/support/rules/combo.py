@@ -40,8 +40,15 @@ FIXTURES = {
         negative=(run("sglang", "eagle", data_parallel=2), run("sglang", "ngram", data_parallel=1)),
     ),
     "COMBO-04": Fixtures(
-        positive=(run("sglang", "draft_model", rest=("--enable-dp-attention", "--tp-size", "4")),),
-        negative=(run("sglang", "eagle", rest=("--enable-dp-attention",)), run("sglang", "draft_model")),
+        positive=(
+            run("sglang", "draft_model", rest=("--enable-dp-attention", "--tp-size", "4")),
+            run("sglang", "ngram", rest=("--attn-dp-size", "2")),
+        ),
+        negative=(
+            run("sglang", "eagle", rest=("--enable-dp-attention",)),
+            run("sglang", "draft_model"),
+            run("sglang", "draft_model", rest=("--attn-dp-size", "1")),
+        ),
     ),
     "COMBO-05": Fixtures(
         positive=(run("llamacpp", "draft_model", rest=("--mmproj", "file.gguf")),),

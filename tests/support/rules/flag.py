@@ -25,7 +25,9 @@ def remark(effect: str, today: str | None = "--new-flag") -> tuple[Remark, ...]:
 
 
 def noticed(effect: str) -> Fixtures:
-    others = {"removed", "deprecated", "ignored", "rewritten", "inferred"} - {effect}
+    others = {"removed", "deprecated", "ignored", "rewritten", "inferred", "refused", "unread", "lost"} - {
+        effect
+    }
     return Fixtures(
         positive=(
             run("vllm", "ngram", remark(effect)),
@@ -113,4 +115,6 @@ FIXTURES = {
         positive=(ordinary_drafter(untyped()),),
         negative=(ordinary_drafter(()), ordinary_drafter(untyped(), engine="vllm")),
     ),
+    "FLAG-13": noticed("refused"),
+    "FLAG-14": noticed("unread"),
 }  # fmt: skip

@@ -41,6 +41,7 @@ FIXTURES = {
         ),
         negative=(run(head({"name_or_path": "org/Target-8B"})), run(head({"name_or_path": "/models/target-8b/"})),
             run(head()),
+            run(head({"name_or_path": "org/Target-8B"}), target="/hub/models--org--Target-8B/snapshots/" + "a" * 40),
         ),
     ),
     "PAIR-03": Fixtures(

@@ -19,6 +19,12 @@ def _count(key: str, value: int | None) -> Found:
     return (key, str(value)) if value is not None and value > 1 else None
 
 
+def _ranks(case: Case, key: str) -> Found:
+    """A size of the engine's own as a number; one rank is none beside others."""
+    value = case.extra(key)
+    return _count(key, int(value)) if isinstance(value, int | str) and str(value).isdecimal() else None
+
+
 def _first_on(case: Case, *keys: str) -> Found:
     return next(((key, str(case.extra(key))) for key in keys if case.is_on(key)), None)
 
@@ -29,7 +35,7 @@ _USED: dict[Feature, Callable[[Case], Found]] = {
         ("lora", "on") if case.deployment.lora else _first_on(case, "enable_lora", "lora_paths")
     ),
     "data_parallel": lambda case: _count("data_parallel", case.deployment.data_parallel),
-    "dp_attention": lambda case: _first_on(case, "enable_dp_attention", "attn_dp_size"),
+    "dp_attention": lambda case: _first_on(case, "enable_dp_attention") or _ranks(case, "attn_dp_size"),
     "vision": lambda case: _first_on(case, "mmproj", "mm", "mmproj_url"),
     "connector": lambda case: _first_on(case, "enable_lmcache"),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from draftproof.configs.engines.base import Remark
+from draftproof.configs.engines.base import Effect, Remark
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
@@ -17,10 +17,10 @@ from draftproof.core.finding import Evidence, Severity, Source
 _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
 
 
-def _remarks(effect: str) -> Callable[[Case], Iterator[Hit]]:
+def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
     def judge(case: Case) -> Iterator[Hit]:
         for remark in case.remarks:
-            if remark.effect != effect:
+            if remark.effect not in effects or (remark.effect, remark.setting) in _JUDGED_BY_CONFIG:
                 continue
             today = f" Today: {remark.today}." if remark.today else ""
             yield Hit(
@@ -33,11 +33,21 @@ def _remarks(effect: str) -> Callable[[Case], Iterator[Hit]]:
                         expected=remark.today,
                     ),
                 ),
-                remedy=f"Write {remark.today}." if remark.today and effect != "inferred" else None,
+                remedy=f"Write {remark.today}." if remark.today and remark.effect != "inferred" else None,
                 reading=_reading_of(case, remark),
             )
 
     return judge
+
+
+_JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
+    {
+        ("refused", "--speculative-algorithm"),
+        ("refused", "--speculative-use-rejection-sampling"),
+        ("refused", "speculative_model"),
+    }
+)
+"""A missing drafter and rejection sampling have rules of their own, CONFIG-02 and CONFIG-08."""
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:
@@ -210,7 +220,9 @@ def _idle_drafter(case: Case) -> Iterator[Hit]:
 _IDLE_DRAFTER = Source(name="llama.cpp build 11434, run with and without the flag", read="2026-11")
 
 
-def _from_remarks(number: int, effect: str, severity: Severity, title: str, about: str, remedy: str) -> Rule:
+def _from_remarks(
+    number: int, effect: Effect, severity: Severity, title: str, about: str, remedy: str
+) -> Rule:
     return Rule(
         code=f"FLAG-{number:02}",
         title=title,
@@ -346,5 +358,26 @@ RULES = (
         judge=_idle_drafter,
         methods=frozenset({"draft_model"}),
         readings=(Reading("llamacpp", "==11434", _IDLE_DRAFTER),),
+    ),
+    Rule(
+        code="FLAG-13",
+        title="Settings that the engine refuses together",
+        severity=Severity.ERROR,
+        about="Each value is one that the engine knows; in this combination it ends at start with an error.",
+        remedy="Add the setting that is missing, or leave this one out.",
+        source=_SOURCE,
+        judge=_remarks("refused"),
+    ),
+    Rule(
+        code="FLAG-14",
+        title="A setting that is not known here",
+        severity=Severity.INFO,
+        about=(
+            "It was not read for this version, is no setting of the engine's that is known here, or stands in a "
+            "file that was not at hand. Nothing was checked about it."
+        ),
+        remedy="Let the engine itself confirm it (its --help), or give the file's contents as part of the command.",
+        source=_SOURCE,
+        judge=_remarks("unknown", "unread"),
     ),
 )

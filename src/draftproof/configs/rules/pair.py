@@ -87,7 +87,8 @@ def _tail(name: str) -> str:
 
 
 def _agrees(declared: str, names: tuple[str, ...]) -> bool:
-    return any(_tail(declared) == _tail(name) for name in names)
+    """A path names its model in any of its parts: models--owner--name/snapshots/commit is the hub's own cache."""
+    return any(_tail(declared) in re.split(r"/|--", name.casefold()) for name in names)
 
 
 def _unproven(case: Case) -> Iterator[Hit]:

@@ -49,7 +49,7 @@ def test_top_k_4_under_the_overlap_scheduler_is_told_with_both_facts() -> None:
 @pytest.mark.parametrize(
     ("flags", "remarks"),
     [
-        ("--speculative-algorithm NEXTN", [("rewritten", "--speculative-algorithm")]),
+        ("--speculative-algorithm NEXTN", []),
         ("--speculative-algorithm EAGLE", [("inferred", "--speculative-algorithm")]),
         ("--speculative-algorithm STANDALONE", [("refused", "--speculative-algorithm")]),
         (

@@ -197,8 +197,6 @@ class _Flags:
             )  # fmt: skip
         if name in ("UNO", "FROZEN_KV_MTP"):
             self.found.own("speculative-algorithm", name)
-        if name == "NEXTN":
-            self._remark("rewritten", given, "SGLang runs it as EAGLE", "EAGLE")
         drafter = flags.DIRECT["speculation.drafter"].name in self.given
         if name == "EAGLE" and not drafter:
             self._remark(
