@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +15,7 @@ from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.options import read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
+from draftproof.configs.identity import is_hub_id
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.rules.facts.parameters import PARAMETERS
@@ -72,7 +74,7 @@ def read_engine(text: str | None) -> Named:
         image, _, tag = text.partition("@")[0].rpartition(":")
         name = _IMAGES.get(image.rpartition("/")[2], image.rpartition("/")[2])
         found = re.search(r"v?\d+(?:\.\d+)+(?:\.?(?:rc|post|a|b|dev)\d+)*|b\d{4,}", tag)
-        version, where = (found[0] if found else ""), "image tag"
+        version, where = (found[0].removeprefix("v") if found else ""), "image tag"
     if name not in READ and name not in ("draftproof", "fireworks"):
         known = ", ".join(("draftproof", *READ, "fireworks"))
         raise DraftproofError(
@@ -83,9 +85,30 @@ def read_engine(text: str | None) -> Named:
     return Named(engine=name, version=version or None, where=where if version else None)
 
 
+_STARTERS = ("docker", "podman", "nerdctl")
+
+
+def _with_image(named: Named, command: str) -> Named:
+    """What the image of a container's command says, where nothing else was said."""
+    words = _command_text(command).split()
+    if not any(Path(word).name in _STARTERS for word in words[:3]):
+        return named
+    for word in words:
+        image, colon, tag = word.partition("@")[0].rpartition(":")
+        last = (image if colon and "/" not in tag else word).rpartition("/")[2]
+        if "/" not in word or word.startswith(("/", ".", "~", "-")) or last not in _IMAGES:
+            continue
+        told = read_engine(word)
+        if named.engine is None or (named.version is None and named.engine == told.engine):
+            return told
+    return named
+
+
 def read(target: str | None, options: Mapping[str, Any]) -> Asked:
     """Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
     named = read_engine(options["engine"])
+    if options["command_line"] is not None:
+        named = _with_image(named, options["command_line"])
     if options["url"] is not None:
         named = _ask_endpoint(options["url"], named)
     given = [key for key in ("speculative", "command_line", "config") if options[key] is not None]
@@ -104,7 +127,7 @@ def read(target: str | None, options: Mapping[str, Any]) -> Asked:
     deployment = replace(parsed.deployment, engine=engine, version=named.version)
     deployment = _with_names(deployment, target, options["draft"])
     deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
-    files = _Files(target or deployment.target.name if deployment.target else "", options["draft"])
+    files = _Files(target, options["draft"])
     cases = _cases(replace(parsed, deployment=deployment), files, traffic)
     return Asked(cases=cases, engine=engine, version_from=named.where, engine_from=engine_from)
 
@@ -283,9 +306,9 @@ def _with_requirements(
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Where the files lie: `drafter` None: as the configuration names it."""
+    """Where the user says that the files lie; None: as the configuration names them."""
 
-    target: str
+    target: str | None
     drafter: str | None
 
 
@@ -294,7 +317,9 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
     deployment = parsed.deployment
     assert deployment.target is not None
     absent: dict[str, str] = {}
-    target_view = _open(files.target, deployment.target.revision, "target", absent)
+    serves_here = deployment.engine == "draftproof"
+    place = files.target or (deployment.target.name if serves_here else None)
+    target_view = _open(place, deployment.target, "target", absent)
     parts = deployment.speculation.parts or (deployment.speculation,)
     cases = []
     for part in parts:
@@ -302,8 +327,8 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
         drafter = part.drafter
         view = None
         if drafter is not None and not _is_own_weights(drafter.name):
-            place = files.drafter if files.drafter is not None and len(parts) == 1 else drafter.name
-            view = _open(place, drafter.revision, "drafter", missing)
+            place = (files.drafter if len(parts) == 1 else None) or (drafter.name if serves_here else None)
+            view = _open(place, drafter, "drafter", missing)
         own = None if drafter is None or _is_own_weights(drafter.name) else drafter
         cases.append(
             Case(
@@ -322,13 +347,25 @@ def _is_own_weights(name: str) -> bool:
     return name == "self"
 
 
-def _open(reference: str, revision: str | None, whose: str, absent: dict[str, str]) -> CheckpointView | None:
-    """Files of this machine, else the hub's; what a hub does not give is noted, for the rules that need it."""
+def _open(place: str | None, named: ModelRef, whose: str, absent: dict[str, str]) -> CheckpointView | None:
+    """Files of this machine, else the hub's; what is not there is noted, for the rules that need it.
+
+    `place` is the user's word, and wrong where nothing is there. None: a command names it, whose paths are those of the
+    machine that serves.
+    """
+    reference = named.name if place is None else place
+    if place is None and not is_hub_id(reference) and not Path(reference).expanduser().exists():
+        with suppress(DraftproofError):
+            return open_local(reference).view
+        absent[whose] = (
+            f"the {whose}'s files: {reference} is not on this machine; name them as TARGET or --draft"
+        )
+        return None
     here = open_local(reference)
     if here.view is not None:
         return here.view
     try:
-        return open_view(reference, revision=revision)
+        return open_view(reference, revision=named.revision)
     except DraftproofError as error:
         if error.code not in _UNREACHABLE:
             raise

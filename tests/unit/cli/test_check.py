@@ -238,6 +238,58 @@ def test_removed_flags_of_vllm_are_named(invoke) -> None:
     }
 
 
+@pytest.mark.parametrize(("version", "removed"), [("0.6.3", False), ("0.11.0", False), ("0.33.0", True)])
+def test_flags_of_the_past_are_no_fault_of_the_past(invoke, version: str, removed: bool) -> None:
+    command = "vllm serve Qwen/Qwen3-8B --speculative-model Qwen/Qwen3-0.6B --num-speculative-tokens 5"
+    document = invoke("check", "--engine", f"vllm=={version}", "--command", command, "--json").document
+    assert ("FLAG-01" in codes(document)) == removed
+
+
+@pytest.mark.parametrize(
+    ("command", "engine", "version"),
+    [
+        (
+            "docker run --gpus all -v /srv/vllm-openai:/m vllm/vllm-openai:v0.32.0 Qwen/Qwen3-8B",
+            "vllm",
+            "0.32.0",
+        ),
+        ("sudo docker run --ipc=host vllm/vllm-openai:latest --model Qwen/Qwen3-8B", "vllm", None),
+    ],
+)
+def test_the_image_of_a_command_tells_engine_and_version(
+    invoke, command: str, engine: str, version: str | None
+) -> None:
+    document = invoke(
+        "check", "--command", f"{command} --spec-method ngram --spec-tokens 4", "--json"
+    ).document
+    assert document["engine"]["name"] == engine
+    assert document["engine"]["version_from"] == (None if version is None else "image tag")
+    if version is not None:
+        assert document["engine"]["version"] == version
+
+
+def test_a_path_of_the_serving_machine_does_not_end_the_check(invoke) -> None:
+    command = "llama-server -m /models/large.gguf -md /models/small.gguf --draft-max 16"
+    result = invoke("check", "--command", command, "--json")
+    assert result.status == 5
+    assert "FLAG-01" in codes(result.document)
+    assert any(
+        "/models/large.gguf is not on this machine" in item["reason"]
+        for item in result.document["not_checked"]
+    )
+    assert invoke("check", "/models/large.gguf", "--command", command).status == 2
+
+
+def test_what_an_engine_refuses_at_start_is_an_error(invoke) -> None:
+    command = (
+        "python -m sglang.launch_server --model Qwen/Qwen3-8B --speculative-algorithm EAGLE3 "
+        "--speculative-draft-model-path AngelSlim/Qwen3-8B_eagle3 --speculative-num-draft-tokens 4"
+    )
+    result = invoke("check", "--command", command, "--engine", "sglang==0.5.23", "--json")
+    assert result.status == 5
+    assert "FLAG-13" in codes(result.document)
+
+
 def test_a_deployment_record_tells_what_drifted(invoke, target: Path, tmp_path: Path) -> None:
     lock = tmp_path / "lock.json"
     config = '{"method": "ngram", "num_speculative_tokens": 4}'
