@@ -19,6 +19,15 @@ def run(
     return case(engine, Speculation(method=method, **said), None, files, **(fields or {}))
 
 
+def served(config: dict[str, Any], method: Method = "none") -> Build:
+    return case("vllm", Speculation(method=method), Checkpoint(config, tokens=None))
+
+
+SPECULATORS = {
+    **QWEN,
+    "speculators_model_type": "eagle3",
+    "speculators_config": {"verifier": {"name_or_path": "org/Target-8B"}},
+}
 SCHEDULE = (BatchRange(low=1, high=8, depth=4), BatchRange(low=9, high=None, depth=0))
 PLAIN = Checkpoint({**QWEN}, tokens=None)
 MASKED = Checkpoint({**QWEN, "mask_token_id": 3}, tokens=None, tensors={"a.weight": (2, 2)})
@@ -103,5 +112,9 @@ FIXTURES = {
             run("sglang", "draft_model"),
             run("trtllm", "mtp", extras=MappingProxyType({"trtllm.use_rejection_sampling": True})),
         ),
+    ),
+    "CONFIG-09": Fixtures(
+        positive=(served(SPECULATORS), served({**SPECULATORS, "speculators_config": {}})),
+        negative=(served({**QWEN}), served(SPECULATORS, "ngram")),
     ),
 }  # fmt: skip

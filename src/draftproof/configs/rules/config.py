@@ -222,6 +222,32 @@ def _rejection_sampling(case: Case) -> Iterator[Hit]:
         )
 
 
+def _drafter_as_target(case: Case) -> Iterator[Hit]:
+    if case.method != "none" or case.target_view is None:
+        return
+    config = case.target.config
+    kind = config.get("speculators_model_type")
+    if not isinstance(kind, str):
+        return
+    written = config.get("speculators_config")
+    verifier = written.get("verifier") if isinstance(written, dict) else None
+    name = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+    yield Hit(
+        detail=(
+            f"The model that is served is a drafter in the speculators format ({kind}): vLLM serves "
+            f"{name or 'the verifier that it names'} with it, and this pair was not checked."
+        ),
+        evidence=(Evidence(where=case.target.reference, key="speculators_model_type", found=kind),),
+        remedy=(
+            f"Check the pair: draftproof check {name or 'VERIFIER'} --engine vllm --speculative-config "
+            f'\'{{"method": "{_METHOD_OF.get(kind, kind)}", "model": "{case.target.reference}", '
+            '"num_speculative_tokens": 3}\'.'
+        ),
+    )
+
+
+_METHOD_OF = {"peagle": "eagle3", "dflash2": "dflash"}
+"""Types of the speculators format whose method in vLLM has another name."""
 _VLLM = Reading("vllm", ">=0.24,<=0.33.0", read.VLLM.source)
 
 RULES = (
@@ -313,5 +339,18 @@ RULES = (
         remedy="Leave the setting out; exact match is lossless, too, and accepts less at high temperature.",
         source=_SOURCE,
         judge=_rejection_sampling,
+    ),
+    Rule(
+        code="CONFIG-09",
+        title="The served model is a drafter",
+        severity=Severity.INFO,
+        about=(
+            "Served as a model, a checkpoint in the speculators format starts its verifier and drafts for it. What "
+            "runs is a pair, although the command names one checkpoint and no speculation."
+        ),
+        remedy="Check the pair that it stands for.",
+        source=read.VLLM.source,
+        judge=_drafter_as_target,
+        readings=(read.VLLM,),
     ),
 )
