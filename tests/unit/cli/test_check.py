@@ -238,11 +238,29 @@ def test_removed_flags_of_vllm_are_named(invoke) -> None:
     }
 
 
-@pytest.mark.parametrize(("version", "removed"), [("0.6.3", False), ("0.11.0", False), ("0.33.0", True)])
-def test_flags_of_the_past_are_no_fault_of_the_past(invoke, version: str, removed: bool) -> None:
-    command = "vllm serve Qwen/Qwen3-8B --speculative-model Qwen/Qwen3-0.6B --num-speculative-tokens 5"
-    document = invoke("check", "--engine", f"vllm=={version}", "--command", command, "--json").document
-    assert ("FLAG-01" in codes(document)) == removed
+_PAST = {
+    "vllm": "vllm serve Qwen/Qwen3-8B --speculative-model Qwen/Qwen3-0.6B --num-speculative-tokens 5",
+    "sglang": "python -m sglang.launch_server --model Qwen/Qwen3-8B --speculative-algorithm NGRAM "
+    "--cuda-graph-max-bs 8",
+    "llamacpp": "llama-server -m /q.gguf -md /d.gguf --spec-type draft-simple --draft-max 16",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "removed"),
+    [
+        ("vllm", "0.6.3", False),
+        ("vllm", "0.11.0", False),
+        ("vllm", "0.33.0", True),
+        ("sglang", "0.4.9", False),
+        ("sglang", "0.5.23", True),
+        ("llamacpp", "b5000", False),
+        ("llamacpp", "b11434", True),
+    ],
+)
+def test_flags_of_the_past_are_no_fault_of_the_past(invoke, engine: str, version: str, removed: bool) -> None:
+    command = ("check", "--engine", f"{engine}=={version}", "--command", _PAST[engine], "--json")
+    assert ("FLAG-01" in codes(invoke(*command).document)) == removed
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ What a dialect noticed while it read the configuration (`Remark`) becomes a find
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from draftproof.configs.engines.base import Effect, Remark
 from draftproof.configs.rules.case import Case
@@ -51,11 +52,14 @@ _JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:
-    """A dialect has judged the version already; a range in words is not one to compare with."""
-    if remark.source is None:
-        return None
-    versions = remark.versions if remark.versions and is_range(remark.versions) else ANY_VERSION
-    return Reading(case.engine, versions, remark.source)
+    """vLLM's dialect has judged the version already, and its ranges may be words; other dialects know the version that
+    was read."""
+    if remark.versions and is_range(remark.versions) and remark.source is not None:
+        return Reading(case.engine, remark.versions, remark.source)
+    if case.engine == "vllm":
+        return None if remark.source is None else Reading(case.engine, ANY_VERSION, remark.source)
+    engine = read.BY_ENGINE.get(case.engine)
+    return engine if engine is None or remark.source is None else replace(engine, source=remark.source)
 
 
 def _bounds(case: Case) -> Iterator[Hit]:
