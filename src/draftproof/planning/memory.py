@@ -105,7 +105,11 @@ def _weights(name: str, weights: Weights, setup: Setup, parallel: int, bits: flo
         why = weights.basis
         certainty = Certainty.EXACT if weights.by == "tensors" else Certainty.COMPUTED
     if parallel > 1:
-        size, why = -(-size // parallel), f"{why}; divided by {parallel} devices"
+        size, why = (
+            -(-size // parallel),
+            f"{why}; divided by {parallel} devices, which keep small parts whole",
+        )
+        certainty = Certainty.ESTIMATE
     return Item(name, size, certainty, why)
 
 

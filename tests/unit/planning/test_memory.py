@@ -113,6 +113,9 @@ def test_tensor_parallelism_divides_weights_and_heads(tmp_path: Path) -> None:
     one, four = setup_of(tmp_path), setup_of(tmp_path, tensor_parallel=4)
     assert plan_memory(four).items[0].num_bytes == -(-plan_memory(one).items[0].num_bytes // 4)
     assert plan_memory(four).pool.token_bytes == TOKEN_BYTES / 4
+    divided = plan_memory(four).items[0]
+    assert divided.certainty is Certainty.ESTIMATE
+    assert plan_memory(one).items[0].certainty is not Certainty.ESTIMATE
     alone = replace(CHAIN, draft_tensor_parallel=1)
     whole = plan_memory(setup_of(tmp_path, speculation=alone, drafter=DRAFT, tensor_parallel=4))
     assert whole.pool.token_bytes == TOKEN_BYTES / 4 + DRAFT_TOKEN_BYTES, (
