@@ -5,6 +5,7 @@ Called by measurements and reports. Knows times and counts; nothing of how they 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -53,3 +54,19 @@ class BreakEven:
             "needed_per_round": self.needed_per_round,
             "pays": self.pays,
         }
+
+
+def acceptance_needed(tokens: float, depth: int) -> float | None:
+    """The share a with 1 + a + … + a^depth = tokens; 0 where nothing need be accepted, None where 1 is too little."""
+    if tokens <= 1:
+        return 0.0
+    if tokens > depth + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if math.fsum(middle**power for power in range(depth + 1)) < tokens:
+            low = middle
+        else:
+            high = middle
+    return high

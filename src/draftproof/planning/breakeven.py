@@ -10,12 +10,11 @@ rising from one position to the next, and the product of the conditional ones up
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from draftproof.core.breakeven import BreakEven
+from draftproof.core.breakeven import BreakEven, acceptance_needed
 from draftproof.core.errors import DraftproofError
 
 MAX_DEPTH = 128
@@ -123,22 +122,6 @@ def best(rows: Sequence[Depth]) -> Depth | None:
     """The depth with the highest speed-up above 1, the smallest of equals; None where none pays."""
     paying = [row for row in rows if row.speedup is not None and row.speedup > 1]
     return max(paying, key=lambda row: (row.speedup or 0.0, -row.depth), default=None)
-
-
-def acceptance_needed(tokens: float, depth: int) -> float | None:
-    """The share a with 1 + a + … + a^depth = tokens; 0 where nothing need be accepted, None where 1 is too little."""
-    if tokens <= 1:
-        return 0.0
-    if tokens > depth + 1:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if math.fsum(middle**power for power in range(depth + 1)) < tokens:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.configs.speculation import BatchRange
+from draftproof.core.breakeven import acceptance_needed
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.breakeven import (
     Costs,
     Curve,
-    acceptance_needed,
     best,
     check_rates,
     conditional,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.configs.speculation import Method
+from draftproof.core.breakeven import acceptance_needed
 from draftproof.core.finding import Evidence, Severity, Source
 
 _APART: frozenset[Method] = frozenset({"draft_model", "pard", "auto"})
@@ -42,20 +43,6 @@ def _billions(count: int) -> str:
     return f"{count / 1e6:.1f} million" if count >= 10**5 else str(count)
 
 
-def needed_acceptance(depth: int, cost: float) -> float | None:
-    """The chance of acceptance a, equal at each position, from which K drafts pay: (1 − a^(K+1)) / (1 − a) tokens per
-    round for the price of 1 + K·cost passes of the target (Leviathan et al.). None: not even at 1."""
-    price = 1 + depth * cost
-    if price >= depth + 1:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        tokens = sum(middle**position for position in range(depth + 1))
-        low, high = (low, middle) if tokens >= price else (middle, high)
-    return high
-
-
 def _price(case: Case) -> Iterator[Hit]:
     depth = case.speculation.levels
     if not case.has_drafter or depth is None:
@@ -64,7 +51,7 @@ def _price(case: Case) -> Iterator[Hit]:
     if theirs.total > ours.total:
         return
     cost = theirs.active / ours.active
-    needed = needed_acceptance(depth, cost)
+    needed = acceptance_needed(1 + depth * cost, depth)
     share = (
         f"{_billions(theirs.active)} of the drafter's parameters per token against {_billions(ours.active)} "
         "active ones"

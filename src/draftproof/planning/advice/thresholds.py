@@ -6,7 +6,7 @@ a few rows costs one pass. Large batches and mixtures of experts break it, which
 
 from __future__ import annotations
 
-from draftproof.planning.breakeven import acceptance_needed
+from draftproof.core.breakeven import acceptance_needed
 
 
 def needed_acceptance(depth: int, draft_cost: float, passes: int | None = None) -> float | None:
