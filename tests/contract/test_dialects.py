@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from draftproof.configs.engines.account import said
 from draftproof.configs.engines.base import Dialect, NoteKind, Rendered
 from draftproof.configs.registry import DIALECTS, dialect
-from draftproof.configs.speculation import BatchRange, Deployment, Speculation, Tree
+from draftproof.configs.speculation import BatchRange, Deployment, Method, ModelRef, Speculation, Tree
 from draftproof.core.errors import DraftproofError
 from support.deployments import GOLDEN, Golden, deployments
 
@@ -232,3 +232,18 @@ def test_contradictions_are_refused_by_name(engine: str, speculation: Speculatio
     with pytest.raises(DraftproofError) as caught:
         dialect(engine).render(Deployment(engine=engine, speculation=speculation))
     assert (caught.value.code, caught.value.field.partition(".")[0]) == ("DP104", "speculation")
+
+
+@pytest.mark.parametrize("depth", [0, 1 << 40])
+@pytest.mark.parametrize("method", ["draft_model", "eagle3", "ngram", "mtp"])
+def test_a_depth_that_the_engine_refuses_is_impossible(engine: str, depth: int, method: Method) -> None:
+    """Nothing is written that its own dialect does not read again."""
+    found = dialect(engine)
+    drafter = None if method in ("ngram", "mtp") else ModelRef(name="head")
+    said_depth = Speculation(method=method, drafter=drafter, depth=depth)
+    described = Deployment(engine="elsewhere", target=ModelRef(name="m"), speculation=said_depth)
+    rendered = found.render(described)
+    said_of = {note.setting: note.kind for note in rendered.notes}
+    if NoteKind.IMPOSSIBLE not in said_of.values():
+        again = parsed_again(found, rendered).speculation
+        assert again.levels == (None if said_of["speculation.depth"] is NoteKind.DROPPED else depth)

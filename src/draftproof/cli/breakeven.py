@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import json_option, read_text
+from draftproof.cli.options import Within, json_option, read_text
 from draftproof.core.errors import DraftproofError
 
 
@@ -44,9 +44,7 @@ from draftproof.core.errors import DraftproofError
 @click.option(
     "--max-depth", type=click.IntRange(1, 128), default=8, show_default=True, help="Deepest that is shown."
 )
-@click.option(
-    "--hysteresis", type=click.FloatRange(0, 1), default=0.03, show_default=True, help="Gain that moves K."
-)
+@click.option("--hysteresis", type=Within(0, 1), default=0.03, show_default=True, help="Gain that moves K.")
 @click.option("--engine", metavar="E[==VERSION]", help="Write the schedule as this engine reads it.")
 @click.option(
     "--method", default="draft_model", show_default=True, help="Method that the schedule is written for."

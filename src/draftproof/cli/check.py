@@ -10,6 +10,7 @@ import click
 
 from draftproof.cli import output
 from draftproof.cli.options import json_option
+from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
     from draftproof.configs.rules.judging import Judgement
@@ -72,7 +73,12 @@ def command(
     from draftproof.core.finding import Severity
 
     if lock is not None:
+        _only_with_lock(target, options)
         return _check_lock(lock, options["url"], api_key_env, as_json)
+    if api_key_env is not None:
+        raise DraftproofError(
+            "DP001", "--api-key-env", "without --lock", "--lock and --url", "Leave it out: no key is sent."
+        )
     asked = read(target, options)
     judgement = _judge_all(asked.cases)
     if as_json:
@@ -82,17 +88,42 @@ def command(
     return output.VIOLATION if judgement.worst is Severity.ERROR else output.DONE
 
 
+def _only_with_lock(target: str | None, options: dict[str, Any]) -> None:
+    """A record says itself what is compared. Raises DP001 for what would be read and not used."""
+    names = {"speculative": "--speculative-config", "command_line": "--command"}
+    given = ["TARGET"] if target is not None else []
+    given += [
+        names.get(key, f"--{key}")
+        for key, value in options.items()
+        if key != "url" and value not in (None, ())
+    ]
+    if given:
+        raise DraftproofError(
+            "DP001",
+            "--lock",
+            f"with {', '.join(given)}",
+            "--lock alone, or with --url",
+            "Leave the others out.",
+        )
+
+
 def _check_lock(lock: Path, url: str | None, api_key_env: str | None, as_json: bool) -> int:
     """Findings of what differs from the record at `lock`."""
     from draftproof.cli import check_text
+    from draftproof.cli.check_input import address_of
     from draftproof.configs.lock.checking import check_lock
     from draftproof.core.finding import Severity
+    from draftproof.measure.probe.secret import key_from_environment
 
-    key = os.environ.get(api_key_env) if api_key_env is not None else None
+    address = None if url is None else address_of(url)
+    key = None
+    if api_key_env is not None:
+        key_from_environment(api_key_env, os.environ)  # says what is wrong with it
+        key = os.environ[api_key_env].strip()
     line = output.ProgressLine()
     try:
         findings = check_lock(
-            lock, url, api_key=key, progress=lambda name: line.show(0, 1, f"reading {name}")
+            lock, address, api_key=key, progress=lambda name: line.show(0, 1, f"reading {name}")
         )
     finally:
         line.clear()

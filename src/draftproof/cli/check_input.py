@@ -175,11 +175,19 @@ def _installed(engine: str) -> dict[str, str]:
         return {}
 
 
+def address_of(url: str) -> str:
+    """Where a running engine's own pages are. Raises DP121 for what is no address, or has a key in it."""
+    from draftproof.measure.probe.endpoint import parse_endpoint
+
+    return parse_endpoint(url, row=None, model=None, api_version=None).base
+
+
 def _ask_endpoint(url: str, named: Named) -> Named:
-    """The engine and version that an endpoint tells of itself. Raises DP411 where it does not answer."""
+    """The engine and version that an endpoint tells of itself. Raises DP121 for what is no address, DP411 where it does
+    not answer."""
     import httpx
 
-    base = url.rstrip("/").removesuffix("/v1")
+    base = address_of(url)
     try:
         with httpx.Client(base_url=base, timeout=5.0, follow_redirects=False) as client:
             for path, engine, keys in _ENDPOINTS:
@@ -189,7 +197,7 @@ def _ask_endpoint(url: str, named: Named) -> Named:
                 version = _told_version(answer, keys)
                 if version is not None and named.engine in (None, engine):
                     return Named(engine=engine, version=version, where=f"{base}{path}")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         raise DraftproofError(
             "DP411", "--url", f"{base[:200]}: {error}"[:300], "an endpoint that answers", "Check the address."
         ) from error

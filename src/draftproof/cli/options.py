@@ -6,6 +6,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ def parse_bytes(text: str) -> int:
     if num_bytes <= 0:
         raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")
     return num_bytes
+
+
+class Within(click.FloatRange):
+    """A number between bounds; click's own takes nan for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")

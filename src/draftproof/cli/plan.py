@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import json_option, parse_bytes
+from draftproof.cli.options import Within, json_option, parse_bytes
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     metavar="E[==VERSION]",
     help="Whose memory is planned.",
 )
-@click.option("--fraction", type=click.FloatRange(0.01, 1.0), help="Of memory, as the engine defines it.")
+@click.option("--fraction", type=Within(0.01, 1.0), help="Of memory, as the engine defines it.")
 @click.option("--dtype", help="Of floats in weights, and of activations. Default: auto.")
 @click.option("--kv-dtype", help="Of the cache, such as fp8. Default: as --dtype.")
 @click.option("--draft-kv-dtype", help="Of the drafter's cache.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import json_option
+from draftproof.cli.options import Within, json_option
 from draftproof.cli.prediction import predict
 from draftproof.core.errors import DraftproofError
 
@@ -70,13 +70,13 @@ EXAMPLES = (
 )
 @click.option(
     "--price",
-    type=(click.FloatRange(min=0), click.FloatRange(min=0)),
+    type=(Within(min=0), Within(min=0)),
     metavar="IN OUT",
     help="Price of a million prompt and completion tokens, for the estimate.",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(1, 3600),
+    type=Within(1, 3600),
     default=180.0,
     show_default=True,
     help="Most seconds of one request.",

@@ -36,8 +36,11 @@ def command() -> None:
 @json_option
 def list_rules(engine: str | None, family: str | None, as_json: bool) -> int:
     """List rules: code, worst severity, title, and the engines that they were read for."""
+    from draftproof.configs.registry import dialect
     from draftproof.configs.rules.registry import rules_of
 
+    if engine is not None:
+        dialect(engine)
     found = [rule for rule in rules_of(_families(family)) if engine is None or _concerns(rule, engine)]
     if as_json:
         output.print_json({"rules": [describe(rule) for rule in found]})

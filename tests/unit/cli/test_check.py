@@ -358,3 +358,42 @@ def test_the_removed_path_of_two_models_while_draft_target_stays(
     file = trtllm(tmp_path, "Draft_Target", "org/small")
     stays = invoke("check", str(target), "--config", str(file), "--engine", "trtllm", "--json")
     assert alarms(stays.document) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:secret@127.0.0.1:9", "http://127.0.0.1:9/?key=secret", "http://127.0.0.1:9/#secret", "", "http://",
+        "127.0.0.1:9", "file:///secret", "http://127.0.0.1:99999", "http://[::1",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("beside", [("--speculative-config", '{"method": "ngram"}'), ("--lock", "lock.json")])
+def test_what_is_no_address_is_not_asked_and_its_secrets_are_not_shown(
+    invoke, url: str, beside: tuple[str, str]
+) -> None:
+    result = invoke("check", *beside, "--url", url)
+    assert (result.status, result.code) == (2, "DP121")
+    assert ":secret" not in result.stderr
+    assert "=secret" not in result.stderr
+
+
+@pytest.mark.parametrize("host", [f"{'a' * 300}.example", "xn--"])
+def test_names_that_no_host_can_have(invoke, host: str) -> None:
+    config = '{"method": "ngram"}'
+    result = invoke("check", "--engine", "vllm", "--speculative-config", config, "--url", f"http://{host}/")
+    assert (result.status, result.code) == (2, "DP411")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("some/model", "--lock", "lock.json"), "DP001"),
+        (("--lock", "lock.json", "--command", "vllm serve m"), "DP001"),
+        (("--lock", "lock.json", "--require", "lora"), "DP001"),
+        (("--lock", "lock.json", "--api-key-env", "DRAFTPROOF_NO_SUCH_KEY"), "DP126"),
+        (("--command", "vllm serve m", "--api-key-env", "HOME"), "DP001"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(invoke, arguments: tuple[str, ...], code: str) -> None:
+    result = invoke("check", *arguments)
+    assert (result.status, result.code) == (2, code)

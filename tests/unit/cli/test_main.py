@@ -156,3 +156,16 @@ def test_json_survives_a_terminal_that_knows_only_ascii() -> None:
     )
     assert done.returncode == 2
     assert "größe" in json.loads(done.stdout)["error"]["found"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "m", "--memory", "1GiB", "--fraction"), ("breakeven", "--hysteresis"),
+        ("probe", "http://127.0.0.1:9", "--timeout"), ("probe", "http://127.0.0.1:9", "--price", "1"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_numbers_between_bounds_are_numbers(invoke, arguments: tuple[str, ...], value: str) -> None:
+    result = invoke(*arguments, value)
+    assert (result.status, result.code) == (2, "DP001")

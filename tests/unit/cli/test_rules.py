@@ -41,3 +41,8 @@ def test_methods_by_engine(invoke) -> None:
     assert len(document) == len(METHODS)
     assert {entry["engine"] for entry in document} >= {"vllm", "sglang", "trtllm", "llamacpp", "transformers"}
     assert invoke("methods", "--engine", "nothing").status == 2
+
+
+def test_an_engine_that_there_is_not(invoke) -> None:
+    result = invoke("rules", "list", "--engine", "nosuch")
+    assert (result.status, result.code) == (2, "DP110")

@@ -36,6 +36,11 @@ class Endpoint:
         return self.chat_path.partition("?")[0].removesuffix(_CHAT) + "/models"
 
     @property
+    def base(self) -> str:
+        """Without `/v1` and what follows: where an engine's own pages are."""
+        return self.origin + self.chat_path.partition("?")[0].removesuffix(_CHAT).removesuffix("/v1")
+
+    @property
     def is_local(self) -> bool:
         """Whether this machine answers: no one else is asked, and nothing is billed."""
         if self.host == "localhost":

@@ -188,6 +188,10 @@ class _Writer:
             self.account.impossible(
                 "speculation.depth", f"vLLM's sampler takes at most {facts.MAX_DEPTH}", facts.SOURCE
             )
+        elif depth is not None and depth < 1:
+            self.account.impossible(
+                "speculation.depth", "num_speculative_tokens must be above 0", facts.SOURCE
+            )
         elif depth is not None:
             self._put("depth", "num_speculative_tokens", depth)
         elif self.deployment.engine != "vllm":
