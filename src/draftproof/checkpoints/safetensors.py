@@ -123,20 +123,16 @@ def parse_header(path: Path | str, size: int, header: bytes) -> dict[str, Tensor
 
 
 def _entry(path: Path | str, name: str, value: Any, data_start: int) -> TensorEntry:
-    found = f"tensor {name[:100]!r}: {str(value)[:200]}"
-    fault = broken(path, found, "dtype, shape and data_offsets that agree")
-    if not isinstance(value, dict):
-        raise fault
-    dtype, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
-    if not isinstance(dtype, str) or dtype not in ELEMENT_BITS:
-        raise fault
-    if not _are_counts(shape, 0, _MAX_DIMS) or not _are_counts(offsets, 2, 2):
-        raise fault
-    num_elements = math.prod(shape)
-    begin, end = offsets
-    if num_elements > _MAX_ELEMENTS or (end - begin) * 8 != num_elements * ELEMENT_BITS[dtype]:
-        raise fault
-    return TensorEntry(Path(path), dtype, tuple(shape), data_start + begin, end - begin)
+    found = value if isinstance(value, dict) else {}
+    dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
+    bits = ELEMENT_BITS.get(dtype) if isinstance(dtype, str) else None
+    if bits is not None and _are_counts(shape, 0, _MAX_DIMS) and _are_counts(offsets, 2, 2):
+        num_elements = math.prod(shape)
+        begin, end = offsets
+        if num_elements <= _MAX_ELEMENTS and (end - begin) * 8 == num_elements * bits:
+            return TensorEntry(Path(path), str(dtype), tuple(shape), data_start + begin, end - begin)
+    said = f"tensor {name[:100]!r}: {str(value)[:200]}"
+    raise broken(path, said, "dtype, shape and data_offsets that agree")
 
 
 def _are_counts(values: Any, shortest: int, longest: int) -> TypeGuard[list[int]]:

@@ -18,7 +18,7 @@ from draftproof.core.errors import DraftproofError
 
 FLOAT_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _DTYPES = {"float64": 8, "float32": 4, "float16": 2, "half": 2, "bfloat16": 2}
-_LAYER = re.compile(r"(?:^|\.)(?:layers|blk)\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|blk)\.(\d{1,9})\.")
 _TABLES = ("d2t", "t2d", "g_idx")
 """Integers that map or sort, not parameters."""
 _SCALE = re.compile(

@@ -359,6 +359,13 @@ def test_experts_that_the_files_do_not_hold_are_refused(tmp_path: Path) -> None:
         of(directory)
 
 
+def test_a_layer_number_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path / "hf", layers=2, vocab=320)
+    name = f"model.layers.{'9' * 5000}.eh_proj.weight"
+    save_file({name: torch.zeros(1, dtype=torch.bfloat16)}, directory / "model.safetensors")
+    assert of(directory).mtp_weights is None
+
+
 def header_bytes(path: Path) -> int:
     with path.open("rb") as file:
         return 8 + int.from_bytes(file.read(8), "little")

@@ -6,7 +6,7 @@ Called by the command. Adds no conclusions beyond `statements`. Neither the key 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 from draftproof import __version__
@@ -46,13 +46,13 @@ class Report:
     ran_observed: bool = False
     spent: Spent | None = None
     estimate: Estimate | None = None
-    made: datetime | None = None
+    made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def as_dict(self) -> dict[str, object]:
         result = self.result
         return {
             "provenance": {
-                "time": self._made().isoformat(timespec="seconds"),
+                "time": self.made.isoformat(timespec="seconds"),
                 "draftproof": __version__,
                 "argv": list(self.argv),
             },
@@ -82,12 +82,9 @@ class Report:
             blocks += _observed_blocks(self.result.observations)
         return blocks
 
-    def _made(self) -> datetime:
-        return self.made or datetime.now(UTC)
-
     def _facts(self) -> list[tuple[str, str]]:
         subject = self.subject
-        rows = [("date", f"{self._made():%Y-%m-%d %H:%M} UTC"), ("program", f"draftproof {__version__}")]
+        rows = [("date", f"{self.made:%Y-%m-%d %H:%M} UTC"), ("program", f"draftproof {__version__}")]
         if subject.endpoint is not None:
             plain = "" if subject.endpoint.is_encrypted or subject.endpoint.is_local else " (not encrypted)"
             rows.append(("endpoint", subject.endpoint.origin + subject.endpoint.chat_path + plain))

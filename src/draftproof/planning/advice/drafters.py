@@ -128,7 +128,7 @@ def propose_self(ask: Ask, facts: Facts) -> Iterator[Step]:
     """The target's own weights at four bits in the target's cache: our engine alone has it."""
     shape = facts.geometry
     stored = shape.weights.stored_bytes if shape else None
-    if ask.engine != "draftproof" or shape is None or stored is None:
+    if ask.engine != "draftproof" or shape is None or not stored:
         return
     bits = 8 * stored / max(1, shape.parameters.total)
     cost = 4.5 / bits
