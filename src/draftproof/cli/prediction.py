@@ -61,6 +61,7 @@ def _request(file: Path | None) -> dict[str, Any] | None:
     text = read_text(file, "--request")
     try:
         body = json.loads(text)
+        json.dumps(body, allow_nan=False)  # numbers that JSON does not have cannot be sent
     except (ValueError, RecursionError) as error:
         raise DraftproofError(
             "DP002", "--request", f"{file}: {error}", "a JSON object", "Check the file's syntax."

@@ -172,7 +172,7 @@ def test_a_prediction_from_a_file(invoke, tmp_path: Path) -> None:
     assert document["share_kept"] > 0.9
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000, '{"min_p": NaN}', '{"seed": 1e999}'])
 def test_a_request_that_is_no_object_is_dp002(invoke, tmp_path: Path, text: str) -> None:
     (tmp_path / "request.json").write_text(text)
     (tmp_path / "a.py").write_text("x")
