@@ -324,7 +324,7 @@ class DepthController:
         else:
             request.rounds_off = 0
             request.wait = min(2 * request.wait, LONGEST_WAIT, LONGEST_WAIT_ALONE * len(self._load[1]))
-        return is_surprised or request.is_trial
+        return is_surprised or (request.is_trial and outcome.accepted > 0)
 
     def _number(self, method: Hashable) -> int:
         """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""
