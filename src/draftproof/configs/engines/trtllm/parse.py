@@ -22,7 +22,7 @@ from draftproof.configs.reading.yamltext import read_yaml
 from draftproof.configs.speculation import BatchRange
 
 _COMMAND = re.compile(
-    r"(?:\s*#[^\n]*\n)*\s*(?:\$\s)?\s*(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?trtllm-serve(?:\s|$)"
+    r"(?:\s*#[^\n]*\n)*\s*(?:\$\s+)?(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?trtllm-serve(?:\s|$)"
 )
 _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve", "grpc")
 
