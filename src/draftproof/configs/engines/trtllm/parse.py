@@ -21,9 +21,7 @@ from draftproof.configs.reading.shell import read_command
 from draftproof.configs.reading.yamltext import read_yaml
 from draftproof.configs.speculation import BatchRange
 
-_COMMAND = re.compile(
-    r"(?:\s*#[^\n]*\n)*\s*(?:\$\s+)?(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?trtllm-serve(?:\s|$)"
-)
+_COMMAND = re.compile(r"(?:\s*#[^\n]*\n)*\s*(?:\$\s+)?(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?trtllm-serve(?:\s|$)")
 _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve", "grpc")
 
 
