@@ -12,9 +12,7 @@ from draftproof.core.finding import Source
 
 VERSION = "1.2.30"
 KNOWN_VERSIONS = ">=1.2.30,<1.3"
-SOURCE = Source(
-    name=f"fireworks-ai {VERSION}", read="2026-11", url="https://pypi.org/project/fireworks-ai/1.2.30/"
-)
+SOURCE = Source(name=f"fireworks-ai {VERSION}", read="2026-11")
 
 PLAIN: Mapping[str, tuple[str, str]] = {
     "baseModel": ("target", "str"),

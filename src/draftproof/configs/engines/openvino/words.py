@@ -11,7 +11,7 @@ KNOWN_VERSIONS = ">=2026.3,<2026.5"
 SOURCE = Source(
     name="openvino-genai 2026.4.1 and its documentation",
     read="2026-11",
-    url="https://pypi.org/project/openvino-genai/",
+    url="https://github.com/openvinotoolkit/openvino.genai",
 )
 SCHEDULER: Mapping[str, tuple[str, str]] = {
     "max_num_batched_tokens": ("max_num_batched_tokens", "int"),

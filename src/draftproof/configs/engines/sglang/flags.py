@@ -7,9 +7,7 @@ from draftproof.core.finding import Source
 
 VERSION = "0.5.23"
 KNOWN_VERSIONS = ">=0.5.23,<0.5.24"
-SOURCE = Source(
-    name=f"SGLang {VERSION} source", read="2026-11", url="https://pypi.org/project/sglang/0.5.23/"
-)
+SOURCE = Source(name=f"SGLang {VERSION} source", read="2026-11", url="https://github.com/sgl-project/sglang")
 
 QUANTIZATIONS = (
     "awq fp8 mxfp8 gptq gptq_marlin awq_marlin bitsandbytes gguf modelopt modelopt_fp8 modelopt_fp4 nvfp4_online "

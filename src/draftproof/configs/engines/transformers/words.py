@@ -7,7 +7,7 @@ from draftproof.core.finding import Source
 VERSION = "5.24.0"
 KNOWN_VERSIONS = ">=5.24,<5.25"
 SOURCE = Source(
-    name="Transformers 5.24.0 source", read="2026-11", url="https://pypi.org/project/transformers/5.24.0/"
+    name="Transformers 5.24.0 source", read="2026-11", url="https://github.com/huggingface/transformers"
 )
 ASSISTED = ("draft_model", "early_exit")
 """Methods whose depth, schedule and confidence are those of a generation config."""
