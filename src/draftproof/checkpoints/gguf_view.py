@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,8 @@ from draftproof.checkpoints.view import Kind, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, parse_gguf_vocabulary
 
 _MAX_SHOWN_ARRAY = 1 << 12
+_VOCABULARY_KEYS = ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
+"""All that a vocabulary is made of."""
 _NO_VALUES: Mapping[str, Any] = {}
 
 
@@ -86,7 +89,10 @@ class GgufView:
         return parse_gguf_vocabulary(self._file.metadata)
 
     def tokenizer_digest(self) -> str | None:
-        return None
+        if "tokenizer.ggml.tokens" not in self._file.metadata:
+            return None
+        parts = repr([self._file.metadata.get(key) for key in _VOCABULARY_KEYS])
+        return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
     def vocabulary(self) -> Vocabulary | None:
         return self._vocabulary

@@ -105,7 +105,8 @@ class CheckpointView(Protocol):
         ...
 
     def tokenizer_digest(self) -> str | None:
-        """SHA-256 of tokenizer.json: two checkpoints with equal ones need not be compared. None where there is none."""
+        """SHA-256 of what the vocabulary is made of (tokenizer.json, or a GGUF file's tokens with their kinds): two
+        checkpoints with equal ones need not be compared. None where there is none."""
         ...
 
     def vocabulary(self) -> Vocabulary | None:

@@ -75,6 +75,17 @@ def test_gguf_says_the_same_by_transformers_names(tmp_path: Path) -> None:
     assert list(file.hashes()) == ["model.gguf"]
 
 
+def test_equal_vocabularies_have_equal_digests_and_others_have_not(tmp_path: Path) -> None:
+    views = {
+        name: open_view(str(write_gguf(tmp_path / f"{name}.gguf", layers=layers, vocab=vocab)))
+        for name, layers, vocab in (("target", 2, 320), ("drafter", 1, 320), ("other", 1, 352))
+    }
+    digests = {name: view.tokenizer_digest() for name, view in views.items()}
+    assert digests["target"] == digests["drafter"]
+    assert digests["target"] != digests["other"]
+    assert views["target"].vocabulary() == views["drafter"].vocabulary() != views["other"].vocabulary()
+
+
 def test_a_configuration_alone(tmp_path: Path) -> None:
     view = open_view(str(write_config(tmp_path, {"model_type": "llama"})))
     assert (view.kind, view.tensors, view.tensor_names) == ("config", None, None)
