@@ -99,9 +99,9 @@ class Writer:
         dtype = self.account.value(path)
         if dtype is None:
             return
-        word = _CACHE_WORDS.get(dtype, dtype)
-        if word not in words.CACHE_TYPES and word not in words.QUANTISED_CACHES:
-            known = ", ".join([*words.CACHE_TYPES, *sorted(words.QUANTISED_CACHES)])
+        word = _CACHE_WORDS.get(dtype, dtype if dtype in words.QUANTISED_CACHES else None)
+        if word is None:
+            known = ", ".join([*words.CACHE_TYPES.values(), *sorted(words.QUANTISED_CACHES)])
             self.account.dropped(path, f"llama.cpp's caches are {known}", words.SOURCE)
             return
         self.words += [keys.name, word, values.name, word]
