@@ -39,9 +39,9 @@ class PackedLinear:
     """oneDNN's prepacked product. `dtype` says how weights and rows enter the product; sums are float32.
 
     float32:  as it is.
-    bfloat16: rows are rounded to bfloat16 before and after. Where the processor multiplies bfloat16, weights are
-              packed as such. Elsewhere the bfloat16 values are held in float32: the same products and roundings,
-              twice the memory.
+    bfloat16: rows are rounded to bfloat16 before and after. Where the processor multiplies bfloat16 in one order for
+              any number of rows, weights are packed as such. Elsewhere the bfloat16 values are held in float32: the
+              same products and roundings, twice the memory.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PackedLinear:
         self.num_outputs, self.num_inputs = weight.shape
         self.dtype = dtype
         self._product_dtype = dtype
-        if dtype == torch.bfloat16 and not has_native_bfloat16():
+        if dtype == torch.bfloat16 and not has_steady_bfloat16():
             self._product_dtype = torch.float32
         self._bias = None if bias is None else bias.float()
         stored = weight.to(dtype).to(self._product_dtype).contiguous()
@@ -83,6 +83,15 @@ class PackedLinear:
 def has_native_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 by itself (AVX-512 BF16, AMX or the like)."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def has_steady_bfloat16() -> bool:
+    """Whether oneDNN's bfloat16 products sum a row in one order for any number of rows.
+
+    With AVX-512 BF16 they do. With AMX the order depends on the number of rows where rows are long (seen on an Intel
+    Xeon with PyTorch 2.13).
+    """
+    return has_native_bfloat16() and not torch.cpu._is_amx_tile_supported()
 
 
 def require_onednn() -> None:
