@@ -37,6 +37,8 @@ def test_the_wheel_carries_data_sources_and_licence_and_nothing_that_was_built(w
         ]
     for name in ("edit", "chat", "passage"):
         assert f"draftproof/measure/data/{name}.toml" in names
+    for name in ("data/pairs.toml", "providers/table.toml"):
+        assert f"draftproof/configs/{name}" in names
     assert "draftproof/py.typed" in names
     assert any(name.startswith("draftproof/models/native/kernels/") for name in names)
     assert not [name for name in names if name.endswith((".so", ".pyc", ".gguf", ".safetensors"))]
@@ -44,7 +46,10 @@ def test_the_wheel_carries_data_sources_and_licence_and_nothing_that_was_built(w
     # The base install stays small: everything else belongs to an extra.
     assert [line for line in requirements if "extra ==" not in line] == [
         "Requires-Dist: click>=8.1",
+        "Requires-Dist: httpx>=0.28",
         "Requires-Dist: numpy>=1.26",
+        "Requires-Dist: packaging>=24",
+        "Requires-Dist: pyyaml>=6.0",
     ]
 
 
