@@ -109,6 +109,10 @@ def _crowd(case: Case) -> Iterator[Hit]:
     )
 
 
+_DRAFTING: frozenset[Method] = frozenset(
+    {"ngram", "suffix", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "dflash", "dspark"}
+)
+
 RULES = (
     Rule(
         code="ECON-01",
@@ -147,20 +151,7 @@ RULES = (
             name="mlx-lm issue 1132, vLLM issues 37625 and 46295, SpecForge issue 339", read="2026-11"
         ),
         judge=_experts,
-        methods=frozenset(
-            {
-                "ngram",
-                "suffix",
-                "draft_model",
-                "pard",
-                "eagle",
-                "eagle3",
-                "p_eagle",
-                "mtp",
-                "dflash",
-                "dspark",
-            }
-        ),
+        methods=_DRAFTING,
     ),
     Rule(
         code="ECON-04",
@@ -173,19 +164,6 @@ RULES = (
         remedy="Measure at your peak load; a schedule by batch size or an adaptive depth lets go in time.",
         source=Source(name="vLLM issues 8439, 17984, 19254; SGLang issues 4759, 6949, 12411", read="2026-11"),
         judge=_crowd,
-        methods=frozenset(
-            {
-                "ngram",
-                "suffix",
-                "draft_model",
-                "pard",
-                "eagle",
-                "eagle3",
-                "p_eagle",
-                "mtp",
-                "dflash",
-                "dspark",
-            }
-        ),
+        methods=_DRAFTING,
     ),
 )
