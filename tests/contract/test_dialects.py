@@ -84,6 +84,7 @@ def test_every_setting_is_accounted_for_and_comes_back(name: str, deployment: De
     assert bool(impossible) != bool(rendered.artifacts)
     for note in rendered.notes:
         assert note.reason
+        assert not note.reason.startswith(f"a key of {name}'s own"), note
         assert (note.after is not None) == (note.kind in (NoteKind.KEPT, NoteKind.CONVERTED))
     if not rendered.artifacts:
         return

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from draftproof.checkpoints.view import CheckpointView, open_view
-from draftproof.cli.options import read_text
+from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
 from draftproof.configs.identity import is_hub_id
@@ -248,12 +248,8 @@ def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Pars
     text = (
         read_text(Path(config), "--config") if config is not None else _command_text(options["command_line"])
     )
-    base = Path(config).parent if config is not None else Path()
-
-    def reader(name: str) -> str:
-        return read_text(base / name, name)
-
     found = dialect(engine)
+    reader = files_beside(Path(config) if config is not None else file_of(options["command_line"]))
     try:
         return found.parse(text, version, reader)
     except DraftproofError as error:
@@ -263,7 +259,8 @@ def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Pars
 
 
 def _command_text(text: str) -> str:
-    return read_text(Path(text[1:]), "--command") if text.startswith("@") else text
+    file = file_of(text)
+    return text if file is None else read_text(file, "--command")
 
 
 def _with_names(deployment: Deployment, target: str | None, draft: str | None) -> Deployment:

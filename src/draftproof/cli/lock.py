@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import json_option, read_text
+from draftproof.cli.options import file_of, files_beside, json_option, read_text
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -118,11 +118,13 @@ def _deployment(
     name, _, version = (engine or "").partition("==")
     if not name:
         name = "draftproof" if text is None else _engine_of(given, tuple(DIALECTS))
-    return dialect(name).parse(given, version or None).deployment, given, version or None
+    parsed = dialect(name).parse(given, version or None, files_beside(file_of(text or "")))
+    return parsed.deployment, given, version or None
 
 
 def _read(text: str, option: str) -> str:
-    return read_text(Path(text[1:]), option) if text.startswith("@") else text
+    file = file_of(text)
+    return text if file is None else read_text(file, option)
 
 
 _PROGRAMS = {

@@ -202,6 +202,17 @@ def read_text(path: Path, field: str) -> str:
     return decode(data, field, str(path))
 
 
+def files_beside(file: Path | None) -> Callable[[str], str]:
+    """Reads files that a configuration names: next to its own file, else in the working directory."""
+    base = Path() if file is None else file.parent
+    return lambda name: read_text(base / name, name)
+
+
+def file_of(text: str) -> Path | None:
+    """FILE of an argument @FILE."""
+    return Path(text[1:]) if text.startswith("@") else None
+
+
 def decode(data: bytes, field: str, source: str) -> str:
     """UTF-8 text of `data`, without a byte order mark. Raises DP002 for anything else."""
     try:

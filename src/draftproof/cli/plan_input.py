@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.view import CheckpointView, open_view
-from draftproof.cli.options import read_text
+from draftproof.cli.options import files_beside, read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.speculation import Deployment, Speculation
@@ -141,4 +141,4 @@ def _from_command(text: str, engine: str, version: str | None) -> Deployment:
             f"a command line of {', '.join(DIALECTS) or 'an engine'}",
             "Use the options.",
         )
-    return dialect(name).parse(text, version).deployment
+    return dialect(name).parse(text, version, files_beside(None)).deployment

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import decode, json_option, read_text
+from draftproof.cli.options import decode, files_beside, json_option, read_text
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
-    from draftproof.configs.engines.base import Dialect, Note, Parsed, Reader, Remark, Rendered
+    from draftproof.configs.engines.base import Dialect, Note, Parsed, Remark, Rendered
     from draftproof.core.finding import Source
 
 EXAMPLES = (
@@ -59,8 +59,8 @@ def command(
     from draftproof.configs.registry import dialect
 
     reading, writing = dialect(source), dialect(target)
-    given, base = _text(text, file)
-    parsed = reading.parse(given, from_version, read=_reader(base))
+    given, source_file = _text(text, file)
+    parsed = reading.parse(given, from_version, read=files_beside(source_file))
     rendered = writing.render(parsed.deployment, to_version)
     told = _Told(reading, from_version, writing, to_version, parsed, rendered)
     error = told.error()
@@ -73,8 +73,8 @@ def command(
     return output.DONE
 
 
-def _text(text: str | None, file: Path | None) -> tuple[str, Path]:
-    """The text, and the directory from which the files that it names are read. Raises DP001, DP002."""
+def _text(text: str | None, file: Path | None) -> tuple[str, Path | None]:
+    """The text, and the file that it stands in. Raises DP001, DP002."""
     if text is not None and text.startswith("@"):
         if file is not None:
             raise _two_sources()
@@ -82,9 +82,9 @@ def _text(text: str | None, file: Path | None) -> tuple[str, Path]:
     if file is not None:
         if text is not None:
             raise _two_sources()
-        return read_text(file, "--file"), file.parent
+        return read_text(file, "--file"), file
     if text is not None and text != "-":
-        return text, Path()
+        return text, None
     if output.is_terminal("stdin"):
         output.note("Paste the configuration and end it with Ctrl-D.")
     data = sys.stdin.buffer.read(_MAX_BYTES + 1)
@@ -92,7 +92,7 @@ def _text(text: str | None, file: Path | None) -> tuple[str, Path]:
         raise DraftproofError(
             "DP002", "standard input", "more than 1 MiB", "one configuration", "Give the configuration alone."
         )
-    return decode(data, "standard input", "standard input"), Path()
+    return decode(data, "standard input", "standard input"), None
 
 
 def _two_sources() -> DraftproofError:
@@ -103,11 +103,6 @@ def _two_sources() -> DraftproofError:
         "one of TEXT, --file and standard input",
         "Give the text in one way.",
     )
-
-
-def _reader(base: Path) -> Reader:
-    """Gives files that a configuration names: next to its own file, else in the working directory."""
-    return lambda name: read_text(base / name, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,9 +172,13 @@ class Account:
         return tuple(self._notes.values())
 
     def _why_unsaid(self, path: str) -> str:
+        from draftproof.configs.registry import DIALECTS, dialect
+
         for extras in _EXTRAS:
             if path.startswith(extras + "."):
                 owner = path.removeprefix(extras + ".").partition(".")[0]
+                if owner in DIALECTS and dialect(owner).title == self.title:
+                    return "it says nothing beside what is written"
                 return f"a key of {owner}'s own that {self.title} does not have"
         if path == "rest":
             return f"arguments of {self._source_engine}'s own command, which say nothing about speculation"

@@ -23,6 +23,18 @@ Reader = Callable[[str], str]
 """Gives the text of a file that a configuration names (`--config cfg.yaml`). Raises DP002 where there is none."""
 
 
+def read_or_why(read: Reader | None, name: str) -> tuple[str | None, str]:
+    """A named file's text; else None and the reason. Paths of a configuration are those of the machine that serves."""
+    if read is None:
+        return None, "the file was not at hand"
+    try:
+        return read(name), ""
+    except DraftproofError as error:
+        if error.code != "DP002":
+            raise
+        return None, error.found
+
+
 class NoteKind(StrEnum):
     """kept: said with the same meaning. converted: the same meaning in other numbers or words. dropped: the engine has
     no such setting, and its behaviour differs by just that. impossible: without it the configuration makes no sense, so

@@ -35,7 +35,11 @@ class Given:
     option: Option
     written: str
     value: str | int | float | bool | tuple[str, ...]
-    position: int
+    place: Place
+
+    @property
+    def position(self) -> int:
+        return self.place.position
 
 
 @dataclass(slots=True)
@@ -110,14 +114,13 @@ def _value(
             raise place.at(word.position).refused(
                 word.text, f"{option.name} without a value", "Leave the value out."
             )
-        return Given(option, written, True, word.position), 0
+        return Given(option, written, True, place.at(word.position)), 0
     if option.kind == "list":
         values = [inline] if inline is not None else [item.text for item in following]
         if not values:
             raise _no_value(place, option, word)
-        return Given(option, written, tuple(values), word.position), 0 if inline is not None else len(
-            following
-        )
+        given = Given(option, written, tuple(values), place.at(word.position))
+        return given, 0 if inline is not None else len(following)
     if inline is None and not following:
         raise _no_value(place, option, word)
     raw = inline if inline is not None else following[0].text
@@ -126,7 +129,7 @@ def _value(
         raise place.at(word.position).refused(
             f"{option.name} {raw}", "one of " + ", ".join(option.choices), "Write one of these."
         )
-    return Given(option, written, value, word.position), 0 if inline is not None else 1
+    return Given(option, written, value, place.at(word.position)), 0 if inline is not None else 1
 
 
 def _no_value(place: Place, option: Option, word: Word) -> Exception:

@@ -5,7 +5,7 @@ What a dialect noticed while it read the configuration (`Remark`) becomes a find
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from draftproof.configs.engines.base import Effect, Remark
@@ -25,6 +25,7 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
                 continue
             today = f" Today: {remark.today}." if remark.today else ""
             yield Hit(
+                severity=_SEVERITY.get(remark.effect),
                 detail=f"{remark.setting}: {remark.reason.rstrip('.')}.{today}",
                 evidence=(
                     Evidence(
@@ -41,6 +42,8 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
     return judge
 
 
+_SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.INFO}
+"""Where it is not the rule's own: what a file sets may be all there is, one flag hardly is."""
 _JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
     {
         ("refused", "--speculative-algorithm"),
@@ -375,7 +378,7 @@ RULES = (
     Rule(
         code="FLAG-14",
         title="A setting that is not known here",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about=(
             "It was not read for this version, is no setting of the engine's that is known here, or stands in a "
             "file that was not at hand. Nothing was checked about it."

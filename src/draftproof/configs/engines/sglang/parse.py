@@ -5,9 +5,11 @@ Called by the dialect. What depends on the checkpoints is said as not known, nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
-from draftproof.configs.engines.base import Parsed, Reader
+from draftproof.configs.engines.base import Effect, Parsed, Reader, read_or_why
+from draftproof.configs.engines.flag_file import FLAG, take_file
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import read_slots
@@ -26,11 +28,16 @@ def parse(text: str, version: str | None, read: Reader | None) -> Parsed:
     line = read_command(place)
     found = Gathering("sglang", version, flags.SOURCE)
     arguments = _after_launcher(place, line.words, found)
-    options = read_options(place, arguments, flags.TABLE, abbreviated="--speculative-")
-    options = _without_renamed(place, options, found)
-    if options.positional:
-        word = options.positional[0]
-        raise place.at(word.position).refused(word.text, "flags", "SGLang takes the model as --model-path.")
+
+    def remark(effect: Effect, text: str, reason: str, today: str | None) -> None:
+        found.remark(effect, FLAG, reason, found=text, today=today)
+
+    arguments, file = take_file(place, arguments, read, _truth, remark)
+    options = _options(place, arguments, found)
+    if file is not None:
+        theirs = _options(file.place, file.words, found)
+        options.given = theirs.given | options.given
+        options.rest = [*theirs.rest, *options.rest]
     if line.environment:
         _environment(line.environment, found)
     for given in options.overridden:
@@ -38,9 +45,23 @@ def parse(text: str, version: str | None, read: Reader | None) -> Parsed:
             "ignored", given.option.name, "given again later, and the last one counts",
             found=f"{given.written} {given.value}", position=given.position,
         )  # fmt: skip
-    _Flags(place, options, found, read).gather()
+    _Flags(options, found, read).gather()
     found.say("rest", tuple(word.text for word in options.rest))
     return found.parsed()
+
+
+def _truth(flag: str, is_true: bool) -> list[str]:
+    """A false switch is nothing."""
+    return [flag] if is_true else []
+
+
+def _options(place: Place, words: Sequence[Word], found: Gathering) -> Options:
+    options = read_options(place, words, flags.TABLE, abbreviated="--speculative-")
+    options = _without_renamed(place, options, found)
+    if options.positional:
+        word = options.positional[0]
+        raise place.at(word.position).refused(word.text, "flags", "SGLang takes the model as --model-path.")
+    return options
 
 
 def _after_launcher(place: Place, words: tuple[Word, ...], found: Gathering) -> list[Word]:
@@ -113,8 +134,8 @@ def _without_renamed(place: Place, options: Options, found: Gathering) -> Option
 class _Flags:
     """The known flags of one command, turned into settings."""
 
-    def __init__(self, place: Place, options: Options, found: Gathering, read: Reader | None) -> None:
-        self.place, self.given, self.found, self.read = place, options.given, found, read
+    def __init__(self, options: Options, found: Gathering, read: Reader | None) -> None:
+        self.given, self.found, self.read = options.given, found, read
         self.rest = [word.text for word in options.rest]
 
     def gather(self) -> None:
@@ -179,11 +200,6 @@ class _Flags:
                 "deprecated", "--enable-dp-attention", "still works, with a warning, until the end of 2026",
                 found="--enable-dp-attention", today="--attn-dp-size N",
             )  # fmt: skip
-        if "--config" in self.rest:
-            self.found.remark(
-                "unread", "--config", "SGLang reads further flags from that file; here the command alone counts",
-                found="--config",
-            )  # fmt: skip
 
     def _method(self) -> str | None:
         given = self.given.get(flags.ALGORITHM.name)
@@ -191,7 +207,7 @@ class _Flags:
             return None
         name = str(given.value).upper()
         if name not in flags.METHODS:
-            raise self.place.at(given.position).refused(
+            raise given.place.refused(
                 str(given.value), "one of " + ", ".join(flags.METHODS),
                 "Name a built-in algorithm; what an algorithm of a plugin does is not known here.",
             )  # fmt: skip
@@ -325,11 +341,12 @@ class _Flags:
 
     def _slots(self, config: Given) -> tuple[object, ...]:
         name = str(config.value)
-        if self.read is None:
-            self._remark("unread", config, "the file with the candidate steps was not at hand")
+        text, why = read_or_why(self.read, name)
+        if text is None:
+            self._remark("unread", config, f"{why}; it holds the candidate steps")
             self._keep_own(flags.ADAPTIVE_CONFIG)
             return ()
-        schedule, more = read_slots(read_json(Place("sglang", self.read(name), name=name)))
+        schedule, more = read_slots(read_json(Place("sglang", text, name=name)))
         if more is not None:
             self.found.own("adaptive-config", more)
         return schedule

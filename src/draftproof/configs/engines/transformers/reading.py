@@ -57,6 +57,12 @@ class _Reader:
             self._number("prompt_lookup_num_tokens", "speculation.depth")
             self._number("max_matching_ngram_size", "speculation.lookup.max_ngram")
         for name, argument in self.left.items():
+            plain = name.removeprefix("generation_config.")
+            if plain in words.OF_ASSISTANT and not _is_nothing(argument):
+                self.found.remark(
+                    "ignored", plain, "it acts on an assistant alone, and nothing drafts with one", found=plain,
+                    position=argument.place.position,
+                )  # fmt: skip
             self._rest(name, argument)
 
     def _configured(self, config: Argument) -> None:

@@ -220,7 +220,12 @@ class _Writer:
             if account.is_noted(path) or name in self.arguments or not name.isidentifier():
                 continue
             about = path.startswith("speculation.")
-            if (about and (name not in words.OWN or self.method == "none")) or name in words.OF_ASSISTANT:
+            if (about and self.method == "none") or name in words.OF_ASSISTANT:
+                account.dropped(
+                    path, "it acts on an assistant alone, and nothing drafts with one", words.SOURCE
+                )
+                continue
+            if about and name not in words.OWN:
                 continue
             self.arguments[name] = literal(changeable(account.value(path)))
             account.kept(path, f"{name}={self.arguments[name]}")

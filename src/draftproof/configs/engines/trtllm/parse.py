@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from draftproof.configs.engines.base import Parsed, Reader
+from draftproof.configs.engines.base import Parsed, Reader, read_or_why
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.reading.node import Node
@@ -63,14 +63,15 @@ def _command(place: Place, found: Gathering, read: Reader | None) -> None:
     if config is None:
         return
     name = str(config.value)
-    if read is None:
+    text, why = read_or_why(read, name)
+    if text is None:
         found.remark(
-            "unread", config.written, "the file was not at hand, and speculation is configured in it",
+            "unread", config.written, f"{why}, and speculation is configured in it",
             found=name, position=config.position,
         )  # fmt: skip
         found.own("config", name, around=True)
         return
-    _file(Place("trtllm", read(name), name=name), found)
+    _file(Place("trtllm", text, name=name), found)
 
 
 def _file(place: Place, found: Gathering) -> None:

@@ -33,7 +33,7 @@ class VllmDialect:
 
     def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
         """A command line, a JSON list of arguments, a speculation object, or `LLM(…)` arguments as a JSON object."""
-        return reading.parse(text, check_version(self, version, EVERYTHING), version)
+        return reading.parse(text, check_version(self, version, EVERYTHING), version, read)
 
     def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
         return writing.render(

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from draftproof.configs.engines.account import build, changeable
-from draftproof.configs.engines.base import Parsed
+from draftproof.configs.engines.base import Effect, Parsed, Reader
+from draftproof.configs.engines.flag_file import FLAG, FlagFile, take_file
 from draftproof.configs.engines.vllm import arguments, facts, options
 from draftproof.configs.engines.vllm.config_reading import Found, read_config
 from draftproof.configs.engines.vllm.history import effect_of, told
@@ -32,7 +33,7 @@ _HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-def parse(text: str, version: str, asked: str | None) -> Parsed:
+def parse(text: str, version: str, asked: str | None, read: Reader | None) -> Parsed:
     """`asked`: the version that the user named, if any. Raises DP111 with line and column."""
     place = Place("vllm", text)
     bounded(place)
@@ -52,7 +53,7 @@ def parse(text: str, version: str, asked: str | None) -> Parsed:
         environment, words = command.environment, command.words
     if environment:
         found.settings["extras.vllm.env"] = MappingProxyType(dict(environment))
-    return _parsed(found, _read_words(place, words, found))
+    return _parsed(found, _read_words(place, words, read, found))
 
 
 def _parsed(found: Found, rest: tuple[str, ...]) -> Parsed:
@@ -105,9 +106,15 @@ def _field(path: str, option: Option, node: Node) -> Any:
     return node.number(option.name) if option.kind == "float" else node.text(option.name)
 
 
-def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str, ...]:
-    words, config = _undotted(place, _after_program(place, words, found))
+def _read_words(place: Place, words: Sequence[Word], read: Reader | None, found: Found) -> tuple[str, ...]:
+    def remark(effect: Effect, text: str, reason: str, today: str | None) -> None:
+        found.remark(effect, FLAG, text, today, reason)
+
+    words, file = take_file(place, _after_program(place, words, found), read, _truth, remark)
+    words, config = _undotted(place, words)
     given = read_options(place, words, _TABLE, abbreviated="--")
+    if file is not None:
+        config = _put_under(file, given, config)
     _read_target(place, given, found)
     unnamed: list[str] = []
     for name, item in given.given.items():
@@ -115,7 +122,7 @@ def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str,
         if path.startswith("target.") and "target" not in found.settings:
             unnamed += [name, str(item.value)]
         elif path != "target":
-            _set_field(place, item, found)
+            _set_field(item, found)
     for path, flag in options.SWITCHES.items():
         _set_switch(place, path, flag, given, found)
     _read_speculation(place, given, config, found)
@@ -124,6 +131,28 @@ def _read_words(place: Place, words: Sequence[Word], found: Found) -> tuple[str,
             "ignored", item.option.name, str(item.value), None, "given again later in the line, which counts"
         )
     return (*unnamed, *_carried(given, found))
+
+
+def _truth(flag: str, is_true: bool) -> list[str]:
+    """A false switch is its `--no-` form where it has one, and nothing else."""
+    other = "--no-" + flag.removeprefix("--").replace("_", "-")
+    return [flag] if is_true else [other] if other in _TABLE else []
+
+
+def _put_under(file: FlagFile, given: Options, dotted: Node | None) -> Node | None:
+    """Adds to `given` what the file says and the command line does not; returns the dotted keys of both."""
+    words, more = _undotted(file.place, file.words)
+    theirs = read_options(file.place, words, _TABLE, abbreviated="--")
+    for stray in theirs.positional:
+        raise file.place.at(stray.position).refused(stray.text, "a flag's value", "Write true for a switch.")
+    for name, item in theirs.given.items():
+        plain = name.removeprefix("--").removeprefix("no-")
+        if not {name, f"--{plain}", f"--no-{plain}"} & set(given.given):
+            given.given[name] = item
+    given.rest = [*theirs.rest, *given.rest]
+    if more is None or dotted is None:
+        return more or dotted
+    return Node(MappingProxyType({**more.members(_CONFIG), **dotted.members(_CONFIG)}), dotted.place)
 
 
 def _carried(given: Options, found: Found) -> tuple[str, ...]:
@@ -145,9 +174,6 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
                 item.value if isinstance(item.value, tuple) else () if item.value is True else (item.value,)
             )
             groups.append((item.position, [item.option.name, *map(str, values)]))
-    if "--config" in given.given:
-        file = str(given.given["--config"].value)
-        found.remark("unread", "--config", file, None, "what the file sets is not known here")
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
 
@@ -246,16 +272,16 @@ def _read_target(place: Place, given: Options, found: Found) -> None:
             )
         else:
             found.settings["target"] = str(flagged.value)
-        if not given.positional and found.warns_of_model:
+        if not given.positional and found.warns_of_model and flagged.place.name is None:
             found.remark(
                 "deprecated", "--model", str(flagged.value), "vllm serve MODEL", "with `vllm serve` it warns"
             )
 
 
-def _set_field(place: Place, item: Given, found: Found) -> None:
+def _set_field(item: Given, found: Found) -> None:
     path, _ = options.FIELDS[item.option.name]
     value: Any = item.value
-    here = place.at(item.position)
+    here = item.place
     if path in options.HUMAN:
         if str(value).strip().lower() in ("auto", "-1"):
             found.settings[f"extras.vllm.{path}"] = "auto"
@@ -301,21 +327,21 @@ def _read_speculation(place: Place, given: Options, dotted: Node | None, found: 
     for flag, key in options.SHORTCUTS.items():
         if flag in given.given:
             shortcut = given.given[flag]
-            here = place.at(shortcut.position)
+            here = shortcut.place
             if key in members or key.replace("_", "-") in members:
                 raise here.refused(flag, f"{flag} or the key {key} of {_CONFIG}", "Leave one of them out.")
             members[key] = Node(_typed(here, key, shortcut.value), here, here)
     for flag, removed in facts.REMOVED_FLAGS.items():
         if flag in given.given:
             old = given.given[flag]
-            here = place.at(old.position)
+            here = old.place
             if (past := effect_of(removed, found.version)) is not None:
                 told_of = told(removed.gone)
                 found.remark(past, flag, str(old.value), removed.today, removed.reason, told_of)
             if removed.key and removed.key not in members:
                 members[removed.key] = Node(_typed(here, removed.key, old.value), here, here)
     if members:
-        whole = config or Node(None, place.at(min(item.position for item in given.given.values())))
+        whole = config or Node(None, next(iter(given.given.values())).place)
         read_config(members, found, whole)
 
 
