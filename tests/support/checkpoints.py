@@ -97,15 +97,25 @@ def _write_weights(directory: Path, spec: Spec) -> None:
     (directory / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def write_gguf(path: Path, spec: Spec = TINY, types: str | Mapping[str, str] = "F32", **changes: Any) -> Path:
-    """Writes a GGUF file with its tokenizer; `types` is one type for all matrices or one by GGUF name.
+def write_gguf(
+    path: Path,
+    spec: Spec = TINY,
+    types: str | Mapping[str, str] = "F32",
+    part_tensors: int = 0,
+    **changes: Any,
+) -> Path:
+    """Writes a GGUF file with its tokenizer; with `part_tensors` split into parts of as many tensors, the first of
+    which is returned.
+
+    `types` is one type for all matrices or one by GGUF name.
 
     Names in a mapping may leave out the block, e.g. {"ffn_down.weight": "Q6_K"}; others are F32. K-quants are
     random blocks of that type, not the spec's weights: gguf's writer cannot quantise to them.
     """
     spec = replace(spec, **changes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = gguf.GGUFWriter(str(path), arch=GGUF_NAMES.get(spec.family, spec.family))
+    arch = GGUF_NAMES.get(spec.family, spec.family)
+    writer = gguf.GGUFWriter(str(path), arch, split_max_tensors=part_tensors)
     _add_metadata(writer, spec)
     random = np.random.default_rng(spec.seed)
     for name, weight in gguf_weights(spec):
@@ -123,7 +133,7 @@ def write_gguf(path: Path, spec: Spec = TINY, types: str | Mapping[str, str] = "
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return min(path.parent.glob(f"{path.stem}-00001-of-*.gguf")) if part_tensors else path
 
 
 def _lookup(types: Mapping[str, str], name: str) -> str:

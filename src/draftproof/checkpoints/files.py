@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.core.errors import DraftproofError
 
 CONFIG_MAX_BYTES = 8 << 20
@@ -22,7 +23,7 @@ _GGUF_MAGIC = b"GGUF"
 
 
 def detect(path: Path) -> Literal["safetensors", "gguf"]:
-    """Says which format lies at `path`: a safetensors directory or a GGUF file.
+    """Says which format lies at `path`: a directory with safetensors or one GGUF model, or a GGUF file.
 
     Raises DP401 if there is nothing that could be a checkpoint, DP407 for pickled weights.
     """
@@ -54,13 +55,15 @@ def detect(path: Path) -> Literal["safetensors", "gguf"]:
     )
 
 
-def _detect_directory(path: Path) -> Literal["safetensors"]:
+def _detect_directory(path: Path) -> Literal["safetensors", "gguf"]:
     names = sorted(entry.name for entry in path.iterdir())
     if any(name.endswith(".safetensors") for name in names):
         return "safetensors"
+    gguf = models_among(names)
+    if len(gguf) == 1:
+        return "gguf"
     if any(name.endswith(_PICKLED_SUFFIXES) for name in names):
         raise _pickled(path / next(name for name in names if name.endswith(_PICKLED_SUFFIXES)))
-    gguf = [name for name in names if name.endswith(".gguf")]
     raise DraftproofError(
         "DP401",
         "MODEL",

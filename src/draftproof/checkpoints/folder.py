@@ -43,6 +43,10 @@ class Folder(Protocol):
         """The file's full name for messages."""
         ...
 
+    def path_of(self, name: str) -> Path | None:
+        """Of a file that exists: where it lies on this machine, or None where it does not."""
+        ...
+
     def read(self, name: str, max_bytes: int) -> bytes | None:
         """The whole file, or None where there is none. Raises DP402 for one longer than `max_bytes`."""
         ...
@@ -61,11 +65,12 @@ class Folder(Protocol):
 
 
 class LocalFolder:
-    """A directory. Links may lead only where `files.member` allows."""
+    """A directory. Links may lead only where `files.member` allows; that of the file `named` by the user, anywhere."""
 
-    def __init__(self, path: Path, place: str | None = None) -> None:
+    def __init__(self, path: Path, place: str | None = None, named: str | None = None) -> None:
         self.path = path
         self.place = place or f"directory {path}"
+        self._named = named
 
     @cached_property
     def commit(self) -> str | None:
@@ -91,6 +96,12 @@ class LocalFolder:
     def label(self, name: str) -> str:
         return str(self.path / name)
 
+    def path_of(self, name: str) -> Path:
+        path = self._find(name)
+        if path is None:
+            raise broken(self.path, f"no file {name}", "the file that the checkpoint names")
+        return path
+
     def read(self, name: str, max_bytes: int) -> bytes | None:
         path = self._find(name)
         if path is None:
@@ -102,7 +113,7 @@ class LocalFolder:
         return content
 
     def read_range(self, name: str, start: int, num_bytes: int) -> bytes:
-        path = self._existing(name)
+        path = self.path_of(name)
         with readable(path), path.open("rb") as file:
             file.seek(start)
             content = file.read(num_bytes)
@@ -111,12 +122,12 @@ class LocalFolder:
         return content
 
     def size(self, name: str) -> int:
-        path = self._existing(name)
+        path = self.path_of(name)
         with readable(path):
             return os.path.getsize(path)
 
     def sha256(self, name: str) -> str:
-        path = self._existing(name)
+        path = self.path_of(name)
         with readable(path):
             target = path.resolve()
             if target.parent.name == "blobs" and SHA256.fullmatch(target.name):
@@ -124,16 +135,12 @@ class LocalFolder:
             return sha256_of_file(path)
 
     def _find(self, name: str) -> Path | None:
+        if name == self._named:
+            return self.path / name
         with readable(self.path / name if "\0" not in name else self.path):
             path = member(self.path, name)
             if path is None and os.path.lexists(self.path / name):
                 raise broken(self.path / name, "a link that leads nowhere", "a file")
-        return path
-
-    def _existing(self, name: str) -> Path:
-        path = self._find(name)
-        if path is None:
-            raise broken(self.path, f"no file {name}", "the file that the checkpoint names")
         return path
 
 

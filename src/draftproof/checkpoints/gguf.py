@@ -1,22 +1,24 @@
-"""Reader of GGUF headers: metadata, and which tensors the file holds, of which type and shape, and where.
+"""Reader of GGUF headers: metadata, and which tensors a model's files hold, of which type and shape, and where.
 
-Called by `models.loading`, `models.tokenizer` and by commands that plan memory. Reads no tensor data and
-needs no GGUF library: that one believes the counts it reads and builds an array object per token. Format:
-GGUF 2 and 3, little-endian (`docs/gguf.md` of ggml).
+Called by `models.loading`, `models.tokenizer` and `gguf_view`; which files make up a model is `gguf_parts`' matter.
+Reads no tensor data and needs no GGUF library: that one believes the counts it reads and builds an array object per
+token. Format: GGUF 2 and 3, little-endian (`docs/gguf.md` of ggml).
 """
 
 from __future__ import annotations
 
 import math
 import mmap
-import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import broken, detect
+from draftproof.checkpoints.folder import Folder, LocalFolder
+from draftproof.checkpoints.gguf_naming import models_among
+from draftproof.checkpoints.gguf_parts import check_part, part_names, require_all
 from draftproof.core.errors import DraftproofError
 
 MAX_METADATA_KEYS = 1 << 14
@@ -25,6 +27,11 @@ MAX_ARRAY_ELEMENTS = 1 << 22
 """Over all arrays of a file; a vocabulary with its merges has fewer than a million."""
 MAX_STRING_BYTES = 1 << 24
 MAX_NAME_BYTES = 1 << 16
+HEADER_MAX_BYTES = 1 << 26
+"""Of a file that is not on this machine; a quarter of a million tokens with their merges take ten million bytes."""
+LATER_HEADER_MAX_BYTES = 1 << 20
+"""The same of a split model's parts behind the first, which have no vocabulary."""
+_FIRST_READ_BYTES = 1 << 21
 _MAX_DIMS = 4
 _MAX_ALIGNMENT = 1 << 16
 
@@ -76,77 +83,164 @@ ALL_TENSOR_TYPES: dict[int, tuple[str, int, int]] = TENSOR_TYPES | {
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor: type by its GGUF name, shape with the row length last, and the byte range in the file."""
+    """One tensor: type by its GGUF name, shape with the row length last, and the byte range in the file.
+
+    `part` is the file's place among those of a split model, from 0.
+    """
 
     type_name: str
     shape: tuple[int, ...]
     offset: int
     num_bytes: int
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """The header of one file. Metadata values are int, float, bool, str or lists of these."""
+    """The headers of one model: of a file, or of the parts of a split one, in order.
 
-    path: Path
+    Metadata is the first part's; values are int, float, bool, str or lists of these. Of a hub's file, a path is no
+    more than its name.
+    """
+
+    paths: tuple[Path, ...]
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
+    @property
+    def path(self) -> Path:
+        return self.paths[0]
+
 
 Checkpoint = Path | GgufFile
-"""A safetensors directory, or a GGUF file whose header was read."""
+"""A safetensors directory, or a GGUF model whose header was read."""
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """What lies at `path`. Raises DP401, DP402, DP406 or DP407."""
-    return read_gguf(path) if detect(path) == "gguf" else path
+    if detect(path) == "safetensors":
+        return path
+    if path.is_dir():
+        path /= models_among(entry.name for entry in path.iterdir())[0]
+    return read_gguf(path)
 
 
 def read_gguf(path: Path, types: Mapping[int, tuple[str, int, int]] = TENSOR_TYPES) -> GgufFile:
-    """Reads the header of `path`, whose tensors may be of `types`.
+    """Reads the header of `path`, and of the files beside it where it is a part of a split model.
 
-    Raises DP402 for anything that contradicts the format, DP406 for a format version, a split file or a
-    tensor type that is not supported.
+    Tensors may be of `types`. Raises what `read_model` raises.
     """
-    if os.path.getsize(path) < 24:
-        raise broken(path, f"{os.path.getsize(path)} bytes", "a GGUF file")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        cursor = _Cursor(path, data)
-        if cursor.take(4) != b"GGUF":
-            raise broken(path, "other first bytes", "the magic bytes GGUF")
-        version = cursor.scalar("I")
-        if version not in (2, 3):
-            raise _unsupported(path, "format version", version, "GGUF version 2 or 3, little-endian")
-        num_tensors = cursor.count("Q", MAX_TENSORS, "tensors")
-        num_keys = cursor.count("Q", MAX_METADATA_KEYS, "metadata keys")
-        metadata = _read_metadata(cursor, num_keys)
-        if metadata.get("split.count", 0) not in (0, 1):
-            raise _unsupported(path, "split.count", metadata["split.count"], "one file with all tensors")
-        tensors = _read_tensors(cursor, num_tensors, metadata, types)
-    return GgufFile(path, metadata, tensors)
+    return read_model(LocalFolder(path.parent, named=path.name), path.name, types)
 
 
-def _unsupported(path: Path, field: str, found: object, expected: str) -> DraftproofError:
+def read_model(folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufFile:
+    """Reads the headers of the model that `name` is a file of, any of its parts.
+
+    Raises DP401 for a part that is missing, DP402 for anything that contradicts the format or another part, DP406 for
+    a format version or a tensor type that is not supported.
+    """
+    named = _read_header(folder, name, types, HEADER_MAX_BYTES)
+    names = part_names(folder.label(name), name, named.metadata)
+    paths = tuple(Path(folder.label(part)) for part in names)
+    if len(names) == 1:
+        return GgufFile(paths, named.metadata, named.tensors)
+    require_all(folder.label(name), names, folder.names())
+    metadata: dict[str, Any] = {}
+    tensors: dict[str, GgufTensor] = {}
+    for index, part in enumerate(names):
+        max_bytes = LATER_HEADER_MAX_BYTES if index else HEADER_MAX_BYTES
+        header = named if part == name else _read_header(folder, part, types, max_bytes)
+        check_part(folder.label(part), header.metadata, index, len(names))
+        metadata = metadata or header.metadata
+        for tensor, entry in header.tensors.items():
+            if tensor in tensors:
+                first = names[tensors[tensor].part]
+                raise broken(
+                    folder.label(part), f"tensor {tensor[:100]!r}, which {first} has, too", "each tensor once"
+                )
+            tensors[tensor] = replace(entry, part=index) if index else entry
+        if len(tensors) > MAX_TENSORS:
+            raise broken(folder.label(part), f"more than {MAX_TENSORS} tensors", "the tensors of one model")
+    if metadata.get("split.tensors.count") != len(tensors):
+        said = str(metadata.get("split.tensors.count"))[:80]
+        raise broken(
+            paths[0], f"split.tensors.count {said}", f"{len(tensors)}, as its {len(names)} parts have"
+        )
+    return GgufFile(paths, metadata, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Of one file."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, GgufTensor]
+
+
+def _read_header(
+    folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]], max_bytes: int
+) -> _Header:
+    """`max_bytes` bounds what is fetched of a file that is not on this machine."""
+    path, size, label = folder.path_of(name), folder.size(name), folder.label(name)
+    if size < 24:
+        raise broken(label, f"{size} bytes", "a GGUF file")
+    if path is not None:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            return _parse_header(_Cursor(label, mapped, len(mapped)), types)
+    data, wanted = b"", _FIRST_READ_BYTES
+    while len(data) < max_bytes:
+        data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
+        try:
+            return _parse_header(_Cursor(label, data, size), types)
+        except _ShortError:
+            wanted *= 4
+    raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")
+
+
+def _parse_header(cursor: _Cursor, types: Mapping[int, tuple[str, int, int]]) -> _Header:
+    path = cursor.path
+    if cursor.take(4) != b"GGUF":
+        raise broken(path, "other first bytes", "the magic bytes GGUF")
+    version = cursor.scalar("I")
+    if version not in (2, 3):
+        raise _unsupported(path, "format version", version, "GGUF version 2 or 3, little-endian")
+    num_tensors = cursor.count("Q", MAX_TENSORS, "tensors")
+    num_keys = cursor.count("Q", MAX_METADATA_KEYS, "metadata keys")
+    metadata = _read_metadata(cursor, num_keys)
+    return _Header(metadata, _read_tensors(cursor, num_tensors, metadata, types))
+
+
+def _unsupported(path: Path | str, field: str, found: object, expected: str) -> DraftproofError:
     return DraftproofError(
         "DP406", f"{path}: {field}", found, expected, "Convert the model again with a current converter."
     )
 
 
-class _Cursor:
-    """A position in the file; every read is checked against the end."""
+class _ShortError(Exception):
+    """The header goes on behind the bytes at hand."""
 
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
+
+class _Cursor:
+    """A position in a file of `size` bytes, of which `data` are the first; every read is checked against the end."""
+
+    def __init__(self, path: Path | str, data: mmap.mmap | bytes, size: int) -> None:
         self.path = path
         self.data = data
-        self.size = len(data)
+        self.size = size
         self.position = 0
         self.num_elements_left = MAX_ARRAY_ELEMENTS
 
     def take(self, num_bytes: int) -> bytes:
-        if num_bytes > self.size - self.position:
-            raise broken(self.path, f"{self.size} bytes", f"at least {self.position + num_bytes} bytes")
+        if num_bytes > len(self.data) - self.position:
+            raise self.end(self.position + num_bytes)
         self.position += num_bytes
         return self.data[self.position - num_bytes : self.position]
+
+    def end(self, wanted: int) -> Exception:
+        """For a read up to `wanted` that goes beyond the data."""
+        if wanted <= self.size:
+            return _ShortError()
+        return broken(self.path, f"{self.size} bytes", f"at least {wanted} bytes")
 
     def scalar(self, code: str) -> Any:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
@@ -162,7 +256,7 @@ class _Cursor:
 
     def strings(self, length: int, limit: int) -> list[str]:
         read_length = struct.Struct("<Q").unpack_from
-        start = self.position
+        start, num_at_hand = self.position, len(self.data)
         result = []
         try:
             for _ in range(length):
@@ -170,9 +264,11 @@ class _Cursor:
                 start += 8 + num_bytes
                 if num_bytes > limit or start > self.size:
                     raise broken(self.path, f"a string of {num_bytes} bytes", "strings within the file")
+                if start > num_at_hand:
+                    raise _ShortError
                 result.append(str(self.data[start - num_bytes : start], "utf-8"))
         except struct.error as error:
-            raise broken(self.path, f"{self.size} bytes", f"at least {start + 8} bytes") from error
+            raise self.end(start + 8) from error
         except UnicodeDecodeError as error:
             raise broken(self.path, f"a string that is not UTF-8 ({error})", "UTF-8 strings") from error
         self.position = start

@@ -1,15 +1,17 @@
-"""The view of a GGUF file. Made by `opening`; the header is read once, when the view is made."""
+"""The view of a GGUF model: one file, or the parts of a split one. Local or on a hub.
+
+Made by `opening`; headers are read once, when the view is made.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from draftproof.checkpoints.folder import LocalFolder, sha256_of_file
-from draftproof.checkpoints.gguf import ALL_TENSOR_TYPES, read_gguf
+from draftproof.checkpoints.folder import Folder
+from draftproof.checkpoints.gguf import ALL_TENSOR_TYPES, read_model
 from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import gguf_names
 from draftproof.checkpoints.view import Kind, TensorInfo
@@ -22,24 +24,32 @@ _NO_VALUES: Mapping[str, Any] = {}
 
 
 class GgufView:
-    """`CheckpointView` of one file."""
+    """`CheckpointView` of the model that `name` is a file of."""
 
     kind: Kind = "gguf"
-    revision: str | None = None
 
-    def __init__(self, reference: str, path: Path, remarks: tuple[str, ...] = ()) -> None:
+    def __init__(self, reference: str, folder: Folder, name: str, remarks: tuple[str, ...] = ()) -> None:
         self.reference = reference
-        self.remarks = remarks
-        self._path = path
-        self._file = read_gguf(path, ALL_TENSOR_TYPES)
+        self._folder = folder
+        self._file = read_model(folder, name, ALL_TENSOR_TYPES)
+        self._names = tuple(path.name for path in self._file.paths)
+        is_first = name == self._names[0]
+        self.remarks = (
+            remarks if is_first else (*remarks, f"llama.cpp must be given the first part, {self._names[0]}")
+        )
+
+    @property
+    def revision(self) -> str | None:
+        return self._folder.commit
 
     @property
     def source(self) -> str:
-        return f"file {self._path}"
+        others = len(self._names) - 1
+        return f"file {self._file.path}" + (f" and {others} more parts" if others else "")
 
     @property
     def files(self) -> frozenset[str]:
-        return frozenset((self._path.name,))
+        return frozenset(self._names)
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
@@ -78,7 +88,7 @@ class GgufView:
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
         return {
-            name: TensorInfo(tensor.type_name, tensor.shape, tensor.num_bytes, self._path.name)
+            name: TensorInfo(tensor.type_name, tensor.shape, tensor.num_bytes, self._names[tensor.part])
             for name, tensor in self._file.tensors.items()
         }
 
@@ -101,15 +111,18 @@ class GgufView:
         found = self._file.tensors.get(tensor)
         if found is None:
             return None
-        folder = LocalFolder(self._path.parent)
+        name = self._names[found.part]
         return unpack_integers(
-            f"{self._path}: {tensor}",
+            f"{self._folder.label(name)}: {tensor}",
             found.type_name,
             found.num_bytes,
             limit,
-            lambda: folder.read_range(self._path.name, found.offset, found.num_bytes),
+            lambda: self._folder.read_range(name, found.offset, found.num_bytes),
         )
 
     def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
-        progress(self._path.name)
-        return {self._path.name: sha256_of_file(self._path)}
+        found = {}
+        for name in self._names:
+            progress(name)
+            found[name] = self._folder.sha256(name)
+        return found

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import CONFIG_MAX_BYTES, TOKENIZER_MAX_BYTES, broken, decode, parse_json
@@ -54,6 +55,13 @@ class HubFolder:
 
     def label(self, name: str) -> str:
         return f"{self._id.name}/{name}"
+
+    def path_of(self, name: str) -> Path | None:
+        self._require(name)
+        if not self._is_cached(name):
+            return None
+        assert self._cached is not None
+        return self._cached.path_of(name)
 
     def read(self, name: str, max_bytes: int) -> bytes | None:
         if name not in self.remote_files:

@@ -7,6 +7,7 @@ from pathlib import Path
 from draftproof.checkpoints.files import detect
 from draftproof.checkpoints.folder import LocalFolder, readable
 from draftproof.checkpoints.folder_view import FolderView
+from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.gguf_view import GgufView
 from draftproof.checkpoints.hub_settings import (
     HubId,
@@ -33,7 +34,7 @@ def open_reference(reference: str, revision: str | None, hub: HubSettings | None
     if exists:
         with readable(path):
             detect(path)
-            return GgufView(reference, path, remarks)
+            return GgufView(reference, LocalFolder(path.parent, named=path.name), path.name, remarks)
     hub_id = parse_hub_id(reference, revision)
     if hub_id is None:
         raise DraftproofError(
@@ -50,10 +51,10 @@ def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...
     names = folder.names()
     if "config.json" in names or any(name.endswith(_WEIGHTS) for name in names):
         return FolderView(reference, folder, remarks)
-    gguf = sorted(name for name in names if name.endswith(".gguf"))
+    gguf = models_among(names)
     if len(gguf) == 1:
         with readable(folder.path):
-            return GgufView(reference, folder.path / gguf[0], remarks)
+            return GgufView(reference, folder, gguf[0], remarks)
     raise DraftproofError(
         "DP401",
         "checkpoint",
@@ -88,7 +89,7 @@ def _open_hub(reference: str, hub_id: HubId, hub: HubSettings) -> CheckpointView
 
     folder = HubFolder(HubClient(hub), hub_id, cached)
     if "config.json" not in folder.names() and not any(name.endswith(_WEIGHTS) for name in folder.names()):
-        gguf = sorted(name for name in folder.names() if name.endswith(".gguf"))
+        gguf = models_among(folder.names())
         raise DraftproofError(
             "DP401",
             "checkpoint",

@@ -144,7 +144,7 @@ def load_weights(checkpoint: Checkpoint, wanted_len: int | None = None) -> tuple
         factors = None
         divisors = rope_tensor(checkpoint.metadata, checkpoint.tensors, wanted_len)
         if divisors is not None:
-            values = read_values(checkpoint.path, checkpoint.tensors[divisors])
+            values = read_values(checkpoint.paths, checkpoint.tensors[divisors])
             factors = tuple(values.float().flatten().tolist())
         config = config_from_gguf(checkpoint.metadata, checkpoint.tensors, factors, wanted_len)
         weights = GgufWeights(checkpoint, config)

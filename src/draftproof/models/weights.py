@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,10 +105,10 @@ class SafetensorsWeights(Weights):
 
 
 class GgufWeights(Weights):
-    """Of a GGUF file. Quantised tensors come as float32, rotary rows in Transformers' order."""
+    """Of a GGUF model. Quantised tensors come as float32, rotary rows in Transformers' order."""
 
     def __init__(self, file: GgufFile, config: ModelConfig) -> None:
-        self._path = file.path
+        self._paths = file.paths
         self._tensors = file.tensors
         shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
         super().__init__(sources_of_gguf(shapes, config))
@@ -118,7 +118,7 @@ class GgufWeights(Weights):
         whole = self._tensors[source.stored]
         offset, num_bytes = source.byte_range(whole.offset, whole.num_bytes)
         part = replace(whole, offset=offset, num_bytes=num_bytes, shape=source.shape)
-        tensor = read_gguf_tensor(self._path, part)
+        tensor = read_gguf_tensor(self._paths, part)
         return tensor if source.paired_heads is None else _to_halves(tensor, source.paired_heads)
 
 
@@ -134,9 +134,9 @@ def _rows_to_halves(rows: Tensor, num_heads: int) -> Tensor:
     return pairs.transpose(1, 2).reshape(rows.shape)
 
 
-def read_gguf_tensor(path: Path, tensor: GgufTensor) -> Tensor | BlockTensor:
-    """One tensor of a GGUF file as stored; a quantised one that is no matrix dequantised."""
-    content = read_bytes(path, tensor.offset, tensor.num_bytes)
+def read_gguf_tensor(paths: Sequence[Path], tensor: GgufTensor) -> Tensor | BlockTensor:
+    """One tensor of a GGUF model as stored; a quantised one that is no matrix dequantised."""
+    content = read_bytes(paths[tensor.part], tensor.offset, tensor.num_bytes)
     stored = _SAFETENSORS_DTYPES.get(tensor.type_name)
     if stored is not None:
         return torch.frombuffer(content, dtype=stored).view(tensor.shape)
@@ -147,9 +147,9 @@ def read_gguf_tensor(path: Path, tensor: GgufTensor) -> Tensor | BlockTensor:
     return BlockTensor(tensor.type_name, (num_rows, num_columns), rows.view(num_rows, -1))
 
 
-def read_values(path: Path, tensor: GgufTensor) -> Tensor:
-    """One tensor of a GGUF file, dequantised where it is not stored as floats."""
-    stored = read_gguf_tensor(path, tensor)
+def read_values(paths: Sequence[Path], tensor: GgufTensor) -> Tensor:
+    """One tensor of a GGUF model, dequantised where it is not stored as floats."""
+    stored = read_gguf_tensor(paths, tensor)
     return stored.dequantize() if isinstance(stored, BlockTensor) else stored
 
 

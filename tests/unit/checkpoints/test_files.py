@@ -30,8 +30,11 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert refused(tmp_path / "notes.txt").code == "DP401"
 
 
-def test_a_directory_with_a_gguf_file_names_it(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "model.gguf")
+def test_a_directory_with_one_gguf_model_is_that_model(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", part_tensors=4)
+    (tmp_path / "mmproj-model-f16.gguf").write_bytes(b"")
+    assert detect(tmp_path) == "gguf"
+    (tmp_path / "other.gguf").write_bytes(b"")
     assert str(path) in refused(tmp_path).remedy
 
 

@@ -160,12 +160,6 @@ def test_tensors_that_lie(scratch: Path, infos: list[tuple[bytes, list[int], int
     assert refusal(scratch, content).code == code
 
 
-def test_split_files_are_refused_by_name(scratch: Path) -> None:
-    error = refusal(scratch, header(0, 1, string(b"split.count") + struct.pack("<IH", 2, 3)) + bytes(8))
-    assert (error.code, error.found) == ("DP406", "3")
-    assert "split.count" in error.field
-
-
 def test_alignment_must_be_a_power_of_two(scratch: Path) -> None:
     for alignment in (0, 3, 2**31):
         content = header(0, 1, string(b"general.alignment") + struct.pack("<II", 4, alignment)) + bytes(8)
