@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from draftproof.configs.engines.account import said
-from draftproof.configs.engines.base import Dialect, NoteKind, Rendered
+from draftproof.configs.engines.base import NoteKind, Rendered
+from draftproof.configs.engines.dialect import Dialect
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.speculation import BatchRange, Deployment, Method, ModelRef, Speculation, Tree
 from draftproof.core.errors import DraftproofError
@@ -138,6 +139,35 @@ def test_documented_texts_translate_to_every_engine_or_are_refused_with_a_reason
     assert rendered.artifacts or any(note.kind is NoteKind.IMPOSSIBLE for note in rendered.notes)
     if rendered.artifacts:
         assert parsed_again(dialect(target), rendered).speculation.method == deployment.speculation.method
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("target", DIALECTS)
+def test_what_acts_unsaid_and_would_not_act_there_is_told(name: str, target: str) -> None:
+    """Which exact rule verifies is left out: the text is the same."""
+    golden = GOLDEN[name]
+    source, found = dialect(golden.engine), dialect(target)
+    deployment = source.parse(golden.text, read=reader(golden.files)).deployment
+    rendered = found.render(deployment)
+    if not rendered.artifacts or deployment.speculation.method == "none":
+        return
+    there = parsed_again(found, rendered)
+    acting = {item.setting: item.value for item in found.defaults(there)} | said(there)
+    told = {note.setting for note in rendered.notes}
+    for item in source.defaults(deployment):
+        if item.value and item.setting.startswith("speculation.") and not item.setting.endswith(ALIKE):
+            assert item.setting in told or acting.get(item.setting) == item.value, item
+
+
+ALIKE = ("verification", "draft_sampling")
+
+
+def test_of_an_impossible_configuration_nothing_is_said_to_be_missing(engine: str) -> None:
+    impossible = Speculation(method="cascade", drafter=ModelRef(name="d"), depth=3, min_confidence=0.5)
+    rendered = dialect(engine).render(Deployment(engine="elsewhere", speculation=impossible))
+    assert not rendered.artifacts
+    for note in rendered.notes:
+        assert "has no such setting" not in note.reason
 
 
 def answered(name: str, text: str, files: dict[str, str] | None = None) -> None:

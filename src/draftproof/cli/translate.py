@@ -15,7 +15,8 @@ from draftproof.cli.options import decode, files_beside, json_option, read_text
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
-    from draftproof.configs.engines.base import Dialect, Note, Parsed, Remark, Rendered
+    from draftproof.configs.engines.base import Note, Parsed, Remark, Rendered
+    from draftproof.configs.engines.dialect import Dialect
     from draftproof.core.finding import Source
 
 EXAMPLES = (

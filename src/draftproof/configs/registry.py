@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from draftproof.configs.engines.base import Dialect
+from draftproof.configs.engines.dialect import Dialect
 from draftproof.core.errors import DraftproofError
 
 DIALECTS: dict[str, str] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
-from draftproof.configs.engines.base import Default, Dialect, Note, NoteKind
+from draftproof.configs.engines.base import Default, Note, NoteKind
 from draftproof.configs.speculation import (
     BatchRange,
     Deployment,
@@ -168,10 +168,11 @@ class Account:
     def finish(self) -> tuple[Note, ...]:
         for path in self.said:
             if path not in self._notes:
-                self.dropped(path, self._why_unsaid(path))
+                self.dropped(path, self.why_unsaid(path))
         return tuple(self._notes.values())
 
-    def _why_unsaid(self, path: str) -> str:
+    def why_unsaid(self, path: str) -> str:
+        """Why a setting is dropped, where the dialect knows nothing better."""
         from draftproof.configs.registry import DIALECTS, dialect
 
         for extras in _EXTRAS:
@@ -218,36 +219,6 @@ def _sound(speculation: Speculation) -> None:
             "one of the two",
             "With a tree, give tree.depth.",
         )
-
-
-def acting_defaults(deployment: Deployment, engine: str) -> tuple[Default, ...]:
-    """What the deployment's own engine takes for what is unsaid, if the deployment is translated to another one."""
-    from draftproof.configs.registry import DIALECTS, dialect
-
-    if deployment.engine == engine or deployment.engine not in DIALECTS:
-        return ()
-    return dialect(deployment.engine).defaults(deployment)
-
-
-def unknown_defaults(deployment: Deployment, target: Dialect) -> tuple[Default, ...]:
-    """Where something acts in the deployment's own engine, and the text alone does not tell what."""
-    return tuple(item for item in acting_defaults(deployment, target.engine) if item.value is None)
-
-
-_TOGETHER = frozenset(("speculation.lookup.min_ngram", "speculation.lookup.max_ngram"))
-"""Engines fill in the one that is missing from the other: where one is written, so is the other."""
-
-
-def differing_defaults(deployment: Deployment, target: Dialect) -> tuple[Default, ...]:
-    """What acts in the deployment's own engine where `target`, left to itself, would do something else."""
-    acting = [item for item in acting_defaults(deployment, target.engine) if item.value is not None]
-    own = {item.setting: item.value for item in target.defaults(deployment) if item.value is not None}
-    differing = {
-        item.setting for item in acting if item.setting not in own or own[item.setting] != item.value
-    }
-    if differing & _TOGETHER:
-        differing |= _TOGETHER
-    return tuple(item for item in acting if item.setting in differing)
 
 
 def unchanged(value: Value) -> Value:

@@ -1,8 +1,6 @@
-"""What every dialect offers: text of an engine → `Deployment`, and back, with an account of every setting.
+"""What reading and writing an engine's configuration hands out: deployments with remarks, artifacts with notes.
 
-Implemented by one module per engine; called by `translate`, `check`, `advise`, `lock`. A dialect never guesses: text
-that it does not understand is refused with the position and the reason, and a setting that the engine cannot say is
-noted as dropped or impossible. `configs.engines.account` keeps the account, `configs.reading` reads the texts.
+Made by the dialects (`configs.engines.dialect`); read by `translate`, `check`, `advise`, `lock`.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal
 
 from draftproof.configs.speculation import Deployment, Value
 from draftproof.core.errors import DraftproofError
@@ -113,60 +111,3 @@ class Rendered:
 
     artifacts: tuple[Artifact, ...]
     notes: tuple[Note, ...]
-
-
-class Dialect(Protocol):
-    """One engine's way of writing. `read_version` is the version whose source or documents the dialect was made from;
-    `version` None stands for it."""
-
-    @property
-    def engine(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def read_version(self) -> str: ...
-
-    def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
-        """Reads a command line, a JSON object, a YAML file: whatever this engine takes.
-
-        `read` gives the files that the text names; without it they stay unread, and a remark says so.
-        Raises DP111 with line and column for text that it does not understand, DP112 for a version outside its range.
-        """
-        ...
-
-    def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
-        """Writes `deployment` for this engine, whatever engine it came from. Raises DP112, and DP104 for a description
-        that contradicts itself.
-
-        What is unsaid stays unsaid, unless another engine's default acts in it (`defaults` of the dialect of
-        `deployment.engine`): that is written out, with a note.
-        """
-        ...
-
-    def defaults(self, deployment: Deployment, version: str | None = None) -> tuple[Default, ...]:
-        """What acts in this engine for fields that `deployment` leaves unsaid."""
-        ...
-
-
-def check_version(dialect: Dialect, version: str | None, known: str) -> str:
-    """The version that the dialect goes by. Raises DP112 for one outside `known`, a range as pip writes it."""
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    if version is None:
-        return dialect.read_version
-    try:
-        inside = SpecifierSet(known).contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        inside = False
-    if not inside:
-        raise DraftproofError(
-            "DP112",
-            "version",
-            version,
-            f"a version of {dialect.title} in {known}",
-            f"Leave the version out to go by {dialect.read_version}, and let the engine itself confirm the result.",
-        )
-    return version

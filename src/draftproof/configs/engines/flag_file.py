@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from draftproof.configs.engines.account import changeable
-from draftproof.configs.engines.base import Effect, Reader, read_or_why
+from draftproof.configs.engines.base import Reader, read_or_why
+from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
@@ -19,8 +20,6 @@ from draftproof.configs.reading.yamltext import read_yaml
 
 FLAG = "--config"
 
-Remarking = Callable[[Effect, str, str, str | None], None]
-"""(effect, what was found, reason, today's spelling) of the flag."""
 Truth = Callable[[str, bool], Sequence[str]]
 """The words for a flag that the file calls true or false."""
 
@@ -34,14 +33,20 @@ class FlagFile:
 
 
 def take_file(
-    place: Place, words: Sequence[Word], read: Reader | None, truth: Truth, remark: Remarking
+    place: Place, words: Sequence[Word], read: Reader | None, truth: Truth, found: Gathering
 ) -> tuple[list[Word], FlagFile | None]:
     """`words` without `--config FILE`, and the file; None, and with a remark, where it could not be read.
 
     Raises DP111 for two files, none, one of another kind, and for text that is no YAML of flags."""
     for word in words:
         if word.text.startswith(f"{FLAG}="):
-            remark("ignored", word.text, "the file is read where it is a word of its own", f"{FLAG} FILE")
+            found.remark(
+                "ignored",
+                FLAG,
+                "the file is read where it is a word of its own",
+                found=word.text,
+                today=f"{FLAG} FILE",
+            )
     words = [word for word in words if not word.text.startswith(f"{FLAG}=")]
     at = [index for index, word in enumerate(words) if word.text == FLAG]
     if not at:
@@ -56,17 +61,18 @@ def take_file(
         )
     text, why = read_or_why(read, name)
     if text is None:
-        remark("unread", name, f"{why}: what it sets is not known here", None)
+        found.remark("unread", FLAG, f"{why}: what it sets is not known here", found=name)
         return words, None
     left = [*words[: at[0]], *words[at[0] + 2 :]]
-    return left, _flags(Place(place.engine, text, name=name), truth, remark)
+    return left, _flags(Place(place.engine, text, name=name), truth, found)
 
 
-def _flags(place: Place, truth: Truth, remark: Remarking) -> FlagFile:
+def _flags(place: Place, truth: Truth, found: Gathering) -> FlagFile:
     document = read_yaml(place)
     for surprise in document.surprises:
-        remark(
-            "rewritten", surprise.written, f"YAML 1.1 reads it as {surprise.read}; quotes keep it", surprise.read
+        found.remark(
+            "rewritten", FLAG, f"YAML 1.1 reads it as {surprise.read}; quotes keep it", found=surprise.written,
+            today=surprise.read,
         )  # fmt: skip
     node = document.node
     members = {} if node.value is None else node.members("a file of flags")

@@ -9,14 +9,16 @@ from typing import Any
 
 from draftproof.configs.engines.account import Settings, build, unchanged
 from draftproof.configs.engines.base import Effect, Parsed, Remark
+from draftproof.configs.reading.refusal import cut
 from draftproof.core.finding import Source
 
 
 class Gathering:
-    """One parse. `own` keeps a key that has no neutral counterpart, as "engine.key"."""
+    """One parse. `version` is what is gone by, `asked` what somebody named; `own` keeps a key that has no neutral
+    counterpart, as "engine.key"."""
 
-    def __init__(self, engine: str, version: str | None, source: Source) -> None:
-        self.engine, self.version, self.source = engine, version, source
+    def __init__(self, engine: str, version: str, source: Source, asked: str | None = None) -> None:
+        self.engine, self.version, self.source, self.asked = engine, version, source, asked
         self.settings: Settings = {}
         self.remarks: list[Remark] = []
 
@@ -39,20 +41,23 @@ class Gathering:
         found: str,
         today: str | None = None,
         position: int | None = None,
+        versions: str | None = None,
+        source: Source | None = None,
     ) -> None:
+        """`found` may be a hostile text. `versions`, `source`: if it is known from elsewhere than the rest."""
         self.remarks.append(
             Remark(
                 effect=effect,
                 setting=setting,
-                found=found,
+                found=cut(found),
                 today=today,
                 reason=reason,
-                versions=self.source.name,
-                source=self.source,
+                versions=versions or self.source.name,
+                source=source or self.source,
                 position=position,
             )
         )
 
     def parsed(self) -> Parsed:
-        deployment = build(self.engine, self.settings, self.version)
+        deployment = build(self.engine, self.settings, self.asked)
         return Parsed(deployment=deployment, remarks=tuple(self.remarks))

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.refusal import Place, bounded
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -36,8 +37,17 @@ class CommandLine:
 
 
 def read_command(place: Place) -> CommandLine:
-    """Splits `place.text`. Raises DP111 for open quotes, variables, pipes and more than one command."""
+    """Splits `place.text`, or takes it as the JSON list of a container's arguments.
+
+    Raises DP111 for open quotes, variables, pipes and more than one command.
+    """
     bounded(place)
+    if place.text.lstrip()[:1] == "[":
+        parts = read_json(place).value
+        assert isinstance(parts, tuple)
+        return CommandLine(
+            (), tuple(Word(part.text("an argument"), part.place.position, True) for part in parts)
+        )
     words = _words(place)
     environment: list[tuple[str, str]] = []
     for word in words:

@@ -241,6 +241,7 @@ def _is_surprise(written: str, made: object) -> bool:
 
 def plain_yaml(value: Any) -> str:
     """`value` as a YAML document in block style, keys in order. Read back it is the same value."""
-    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
-    assert isinstance(text, str)
+    text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120))
+    if "\x85" in text:  # PyYAML breaks a line there, and reads a blank
+        text = str(yaml.safe_dump(value, sort_keys=False, width=120))
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from draftproof.configs.reading.node import MAX_DEPTH
@@ -45,6 +45,7 @@ def listed(value: object) -> object:
 
 
 @given(VALUES)
+@example(["a\x85b", {"\x85": "\u2028\u2029"}])
 @settings(deadline=None, max_examples=60)
 def test_what_is_written_is_read_again_as_the_safe_loader_reads_it(value: object) -> None:
     text = plain_yaml(value)

@@ -14,7 +14,7 @@ from draftproof.configs.engines.draftproof import words
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Options, read_options
-from draftproof.configs.reading.refusal import Place, bounded
+from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import read_command
 from draftproof.configs.speculation import Speculation
 from draftproof.core import intent
@@ -23,7 +23,6 @@ from draftproof.core.errors import DraftproofError
 
 def settings(place: Place, read: Reader | None) -> Settings:
     """What the text says, by neutral path. Raises DP111."""
-    bounded(place)
     if place.text.lstrip()[:1] == "{":
         return _settings(read_json(place))
     return _command(place, read)

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from draftproof.configs.engines.account import Account, differing_defaults, shown
-from draftproof.configs.engines.base import Artifact, Dialect, NoteKind, Rendered
+from draftproof.configs.engines.account import shown
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.draftproof import words
 from draftproof.configs.reading.shell import write_command
-from draftproof.configs.speculation import Deployment, Speculation
+from draftproof.configs.speculation import Speculation
 from draftproof.core import intent
 from draftproof.core.spellings import MODEL_METHODS
 
@@ -29,7 +30,6 @@ _UNSAID = {
     "draft_tensor_parallel": "a drafter runs where the target runs",
     "draft_kv_dtype": "a drafter's cache has the target's dtype",
     "draft_max_model_len": "a drafter's context is as long as its model allows",
-    "extras": "a key of the other engine's own",
 }
 _RULES_DROPPED = {
     "exact_match": "left to `auto`: a draft is accepted while it is what the target samples wherever the draft or the "
@@ -38,29 +38,17 @@ _RULES_DROPPED = {
 }
 
 
-class Writer:
-    """One rendering. `account` holds the notes afterwards."""
+class DraftproofWriter(Writer):
+    why_not_here = _UNSAID
 
-    def __init__(self, deployment: Deployment, dialect: Dialect) -> None:
-        self.deployment, self.dialect = deployment, dialect
-        self.defaults = differing_defaults(deployment, dialect)
-        self.account = Account(deployment, dialect.title, self.defaults)
-
-    def rendered(self) -> Rendered:
+    def write(self) -> tuple[Artifact, ...]:
         account = self.account
         config = self.object()
         flags = self._flags()
-        if not account.has_impossible:
-            for item in self.defaults:
-                if item.value and not account.is_noted(item.setting):
-                    account.dropped(item.setting, self._why_not_here(item.setting))
-        notes = account.finish()
-        if account.has_impossible:
-            return Rendered(artifacts=(), notes=notes)
         text = json.dumps(config)
         target = account.said.get("target")
         if target is None and not flags and self._command() == words.COMMAND:
-            return Rendered(artifacts=(Artifact(name="speculative-config", text=text),), notes=notes)
+            return (Artifact(name="speculative-config", text=text),)
         line = [
             "draftproof",
             self._command(),
@@ -74,10 +62,7 @@ class Writer:
             and self._command() == "generate"
             and not {"--prompt", "--prompt-file"} & set(flags)
         )
-        return Rendered(
-            artifacts=(Artifact(name="command", text=write_command([*line, *(["-"] if asks else [])])),),
-            notes=notes,
-        )
+        return (Artifact(name="command", text=write_command([*line, *(["-"] if asks else [])])),)
 
     def object(self, in_cascade: bool = False) -> dict[str, Any]:
         """The speculation object; `in_cascade`: as a part, without what a cascade names once."""
@@ -86,7 +71,6 @@ class Writer:
         kind = intent.METHODS.get(method)
         if kind is None or (in_cascade and method not in intent.PART_METHODS):
             account.impossible("speculation.method", _why_not(method, in_cascade), words.SOURCE)
-            self._leave("not written, for the configuration as a whole is impossible")
             return {}
         account.kept("speculation.method", f"method: {method}")
         config: dict[str, Any] = {"method": method}
@@ -100,7 +84,6 @@ class Writer:
             self._parts(config)
         elif kind is intent.DraftModel and not account.is_said("speculation.drafter"):
             account.impossible("speculation.drafter", "a draft model needs its name", words.SOURCE)
-        self._leave("nothing is drafted" if method == "none" else None)
         return config
 
     def _key(self, config: dict[str, Any], key: str, path: str) -> None:
@@ -138,7 +121,7 @@ class Writer:
 
     def _derived_depth(self, config: dict[str, Any]) -> None:
         """K where another engine's configuration says it in another way."""
-        if self.deployment.engine == "draftproof":
+        if self.own:
             return
         levels = self.account.value("speculation.tree.depth")
         schedule = self.account.value("speculation.schedule") or ()
@@ -164,35 +147,18 @@ class Writer:
         written: list[dict[str, Any]] = []
         changes: list[str] = []
         for number, part in enumerate(parts, 1):
-            alone = Writer(Deployment(engine=self.deployment.engine, speculation=part), self.dialect)
+            alone = self.alone(part)
             written.append(alone.object(in_cascade=True))
-            changes += [
-                f"part {number}, {note.setting.removeprefix(words.PREFIX)}: {note.reason}"
-                for note in alone.account.finish()
-                if note.kind is not NoteKind.KEPT
-            ]
+            changes += alone.changes(number)
             if alone.account.has_impossible:
                 account.impossible(path, "; ".join(changes), words.SOURCE)
                 return
         config["proposers"] = written
         after = f"proposers: {json.dumps(written)}"
-        if changes and self.deployment.engine != "draftproof":
+        if changes and not self.own:
             account.converted(path, after, "; ".join(changes), words.SOURCE)
         else:
             account.kept(path, after)
-
-    def _leave(self, reason: str | None) -> None:
-        """Notes what the object does not take, with the reason."""
-        for path in self.account.under("speculation"):
-            if not self.account.is_noted(path):
-                self.account.dropped(path, reason or self._why_not_here(path))
-
-    def _why_not_here(self, path: str) -> str:
-        name = path.removeprefix(words.PREFIX)
-        for key, known in words.PATHS.items():
-            if known == name:
-                return f"method {self.account.said['speculation.method']} of draftproof does not have {key}"
-        return _UNSAID.get(name.partition(".")[0], "draftproof has no such setting")
 
     def _command(self) -> str:
         return str(self.account.said.get("extras.draftproof.launcher", words.COMMAND))
@@ -211,7 +177,7 @@ class Writer:
         is_hub_id = (
             slash and owner not in ("", ".", "..", "~") and "/" not in rest and not name.endswith(".gguf")
         )
-        if is_hub_id and self.deployment.engine != "draftproof":
+        if is_hub_id and not self.own:
             reason = "draftproof loads a directory, a GGUF file or a name of `models list`: download it first"
             self.account.converted(path, after, reason, words.SOURCE)
         else:
@@ -235,7 +201,7 @@ class Writer:
             else:
                 found += [flag, str(value)]
                 account.kept(path, f"{flag} {value}")
-        if self.deployment.engine == "draftproof" and self.deployment.rest:
+        if self.own and self.deployment.rest:
             found += self.deployment.rest
             account.kept("rest", " ".join(self.deployment.rest), "carried along unread")
         return found

@@ -5,35 +5,30 @@ Loaded by `configs.registry`. What is left out follows the base model: its defau
 
 from __future__ import annotations
 
-from draftproof.configs.engines.account import differing_defaults, unknown_defaults
-from draftproof.configs.engines.base import Default, Dialect, Parsed, Reader, Rendered, check_version
+from collections.abc import Iterator
+
+from draftproof.configs.engines.base import Reader
+from draftproof.configs.engines.dialect import Dialect
 from draftproof.configs.engines.fireworks import reading, words, writing
-from draftproof.configs.speculation import Deployment
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.reading.refusal import Place
+from draftproof.configs.speculation import Deployment, Value
 
 
-class FireworksDialect:
-    engine = "fireworks"
-    title = "Fireworks"
-    read_version = words.VERSION
+class FireworksDialect(Dialect):
+    engine, title = "fireworks", "Fireworks"
+    read_version, known_versions, source = words.VERSION, words.KNOWN_VERSIONS, words.SOURCE
+    writer = writing.FireworksWriter
 
-    def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
-        check_version(self, version, words.KNOWN_VERSIONS)
-        return reading.parse(text, version)
+    def gather(self, place: Place, found: Gathering, read: Reader | None) -> None:
+        reading.gather(place, found)
 
-    def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
-        check_version(self, version, words.KNOWN_VERSIONS)
-        implied = (*differing_defaults(deployment, self), *unknown_defaults(deployment, self))
-        return writing.render(deployment, implied)
-
-    def defaults(self, deployment: Deployment, version: str | None = None) -> tuple[Default, ...]:
+    def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
         """Whether the deployment speculates at all is the base model's business where nobody says it."""
-        check_version(self, version, words.KNOWN_VERSIONS)
-        found = [Default(setting="lora", value=False, reason="enableAddons", source=words.SOURCE)]
+        yield "lora", False, "enableAddons"
         speculation = deployment.speculation
         if speculation.method in ("auto", "draft_model", "mtp") and speculation.depth is None:
-            reason = "takes the count that goes with the base model"
-            found.append(Default(setting="speculation.depth", value=None, reason=reason, source=words.SOURCE))
-        return tuple(found)
+            yield "speculation.depth", None, "takes the count that goes with the base model"
 
 
-dialect: Dialect = FireworksDialect()
+dialect = FireworksDialect()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.fireworks import words
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.jsontext import read_json
@@ -15,10 +14,9 @@ from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import read_command
 
 
-def parse(text: str, version: str | None) -> Parsed:
-    place = Place("fireworks", text)
-    found = Gathering("fireworks", version, words.SOURCE)
-    fields = _object(place) if text.lstrip().startswith("{") else _command(place, found)
+def gather(place: Place, found: Gathering) -> None:
+    """Raises DP111 with line and column."""
+    fields = _object(place) if place.text.lstrip().startswith("{") else _command(place, found)
     for field, (path, kind) in words.PLAIN.items():
         node = fields.pop(field, None)
         if node is not None and not _is_empty(node):
@@ -33,7 +31,6 @@ def parse(text: str, version: str | None) -> Parsed:
     _method(place, found, fields)
     for field, node in fields.items():
         found.own(field, node.plain(), around=True)
-    return found.parsed()
 
 
 def _object(place: Place) -> dict[str, Node]:

@@ -5,33 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from draftproof.configs.engines.account import Account, changeable
-from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.account import changeable
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.fireworks import words
 from draftproof.configs.engines.library import chain
 from draftproof.configs.reading.shell import write_command
-from draftproof.configs.speculation import Deployment
 
 _AROUND = "extras.fireworks."
 
 
-def render(deployment: Deployment, implied: tuple[Default, ...]) -> Rendered:
-    writer = _Writer(deployment, Account(deployment, "Fireworks", implied))
-    artifact = writer.write()
-    notes = writer.account.finish()
-    return Rendered(artifacts=() if writer.account.has_impossible else (artifact,), notes=notes)
+class FireworksWriter(Writer):
+    """`config` holds the fields of the deployment. A command is written where the text was one."""
 
-
-class _Writer:
-    """One rendering: `fields` of the deployment. A command is written where the text was one."""
-
-    def __init__(self, deployment: Deployment, account: Account) -> None:
-        self.deployment, self.account = deployment, account
-        self.method = deployment.speculation.method
-        self.own = deployment.engine == "fireworks"
-        self.fields: dict[str, Any] = {}
-
-    def write(self) -> Artifact:
+    def write(self) -> tuple[Artifact, ...]:
         account = self.account
         launcher = account.value(f"{_AROUND}launcher")
         command = isinstance(launcher, str) and tuple(launcher.split()[1:]) in words.COMMANDS
@@ -47,11 +34,10 @@ class _Writer:
         if command:
             assert isinstance(launcher, str)
             account.kept(f"{_AROUND}launcher", launcher)
-            return self._command(launcher)
+            return (self._command(launcher),)
         self._own_fields()
-        return Artifact(
-            name="deployment.json", text=json.dumps(self.fields, indent=2, ensure_ascii=False) + "\n"
-        )
+        text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
+        return (Artifact(name="deployment.json", text=text),)
 
     def _put(self, field: str, value: Any = None) -> None:
         path = words.PLAIN[field][0]
@@ -61,7 +47,7 @@ class _Writer:
         if field != "enableAddons" and found in ("", 0):
             self.account.dropped(path, "an empty value is taken for none")
             return
-        self.fields[field] = found
+        self.config[field] = found
         if not self.account.is_noted(path):
             self.account.kept(path, f"{field}: {json.dumps(found, ensure_ascii=False)}")
 
@@ -71,7 +57,7 @@ class _Writer:
         if value is None or self.account.is_said(f"{_AROUND}{words.PRECISION}"):
             return
         if value in names:
-            self.fields[words.PRECISION] = names[value]
+            self.config[words.PRECISION] = names[value]
             self.account.kept("dtype", f"{words.PRECISION}: {names[value]}")
         else:
             self.account.dropped("dtype", f"precision has {' and '.join(names)} of these", words.SOURCE)
@@ -79,7 +65,7 @@ class _Writer:
     def _method(self, command: bool) -> None:
         account, path = self.account, "speculation.method"
         if self.method == "none" and not command:
-            self.fields[words.OFF] = True
+            self.config[words.OFF] = True
             account.kept(path, f"{words.OFF}: true")
         elif self.method == "auto" and self.own:
             account.kept(path, "left to the base model")
@@ -90,7 +76,7 @@ class _Writer:
             self._counted("ngram")
             self._put("ngramSpeculationLength")
         elif self.method == "mtp" and not command:
-            self.fields[words.MTP] = True
+            self.config[words.MTP] = True
             account.kept(path, f"{words.MTP}: true")
             depth = chain(account, self.deployment, self.own)
             if depth:
@@ -121,10 +107,10 @@ class _Writer:
 
     def _command(self, launcher: str) -> Artifact:
         account = self.account
-        line = [*launcher.split(), str(self.fields.pop("baseModel"))]
+        line = [*launcher.split(), str(self.config["baseModel"])]
         for field, option in words.FLAGS.items():
-            if field in self.fields:
-                value = str(self.fields[field])
+            if field in self.config:
+                value = str(self.config[field])
                 line += [f"{option.name}={value}"] if value.startswith("-") else [option.name, value]
         if self.own and account.is_said("rest"):
             line += self.deployment.rest
@@ -138,12 +124,12 @@ class _Writer:
         account = self.account
         for path in (*account.under("extras.fireworks"), *account.under("speculation.extras.fireworks")):
             field = path.partition("fireworks.")[2]
-            if account.is_noted(path) or field in self.fields or field in ("launcher", "env"):
+            if account.is_noted(path) or field in self.config or field in ("launcher", "env"):
                 continue
             about = path.startswith("speculation.")
             if (about and field != words.MTP) or (
                 not about and field in words.SPELLINGS and field != words.PRECISION
             ):
                 continue
-            self.fields[field] = changeable(account.value(path))
+            self.config[field] = changeable(account.value(path))
             account.kept(path, field)

@@ -6,17 +6,14 @@ Called by the dialect. llama.cpp takes values as separate words only; an undersc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from draftproof.configs.engines.account import build
-from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.llamacpp import arguments, words
 from draftproof.configs.engines.llamacpp.names import is_file
-from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.options import Option, Options, is_option, read_options
-from draftproof.configs.reading.refusal import Place, bounded
+from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word, read_command
 from draftproof.configs.speculation import Speculation
 
@@ -24,20 +21,12 @@ _S = "speculation."
 _PROGRAM = "llama-server"
 
 
-def parse(text: str, asked: str | None) -> Parsed:
+def gather(place: Place, found: Gathering) -> None:
     """Raises DP111 with line and column."""
-    place = Place("llamacpp", text)
-    bounded(place)
-    found = Gathering("llamacpp", asked, words.SOURCE)
-    if text.lstrip()[:1] == "[":
-        node = read_json(place)
-        assert isinstance(node.value, tuple)
-        line: Sequence[Word] = [Word(part.text("an argument"), part.place.position) for part in node.value]
-    else:
-        command = read_command(place)
-        line = command.words
-        if command.environment:
-            found.own("env", MappingProxyType(dict(command.environment)), around=True)
+    command = read_command(place)
+    if command.environment:
+        found.own("env", dict(command.environment), around=True)
+    line = command.words
     given = read_options(place, _normal(place, _after_program(place, line, found)), _TABLE)
     if given.positional:
         stray = given.positional[0]
@@ -56,7 +45,6 @@ def parse(text: str, asked: str | None) -> Parsed:
                 position=item.position,
             )
     found.say("rest", _carried(given, found))
-    return found.parsed()
 
 
 def _after_program(place: Place, line: Sequence[Word], found: Gathering) -> Sequence[Word]:
@@ -286,7 +274,7 @@ def _part(kind: str, given: Options, values: Mapping[str, Any], found: Gathering
         if flag.name in values:
             said[flag.path] = values[flag.name]
     if kind in words.DRAFT_TYPES:
-        inner = Gathering("llamacpp", None, words.SOURCE)
+        inner = Gathering("llamacpp", found.version, words.SOURCE)
         _model(given, words.DRAFTER, words.DRAFTER_HUB, f"{_S}drafter", inner)
         _caches(given, words.DRAFT_CACHE_K, words.DRAFT_CACHE_V, f"{_S}draft_kv_dtype", inner, around=False)
         said |= {path.removeprefix(_S): value for path, value in inner.settings.items()}

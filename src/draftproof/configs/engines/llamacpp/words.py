@@ -70,7 +70,7 @@ FLAGS: Mapping[str, tuple[Flag, ...]] = {
 }
 """Type → its flags. Types that draft with a model share theirs."""
 
-_MAP_DEFAULTS: Mapping[str, int | float | str] = {"lookup.max_ngram": 12, "depth": 48, "lookup.min_hits": 1}
+_MAP_DEFAULTS: Mapping[str, int | float | str] = {"lookup.max_ngram": 12, "depth": 48}
 DEFAULTS: Mapping[str, Mapping[str, int | float | str]] = {
     **{
         kind: {"depth": 3, "min_depth": 0, "min_confidence": 0.0, "draft_sampling": "greedy"}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from draftproof.configs.engines.account import Account, differing_defaults, shown
-from draftproof.configs.engines.base import Artifact, Dialect, NoteKind, Rendered
+from draftproof.configs.engines.account import shown
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.llamacpp import words
 from draftproof.configs.engines.llamacpp.names import is_file
 from draftproof.configs.reading.options import Option
 from draftproof.configs.reading.shell import write_command
-from draftproof.configs.speculation import Deployment, Speculation
+from draftproof.configs.speculation import Speculation
 
 _S = "speculation."
 _EXTRAS = "speculation.extras.llamacpp."
@@ -41,36 +42,20 @@ _UNSAID: Mapping[str, str] = {
     "draft_tensor_parallel": "a drafter's devices are chosen with --spec-draft-device",
     "draft_max_model_len": "a drafter gets the target's context",
     "different_vocabulary": "llama.cpp compares the vocabularies itself when it loads the drafter",
-    "extras": "a key of another engine's own",
 }
 
 
-class Writer:
-    """One rendering. `account` holds the notes afterwards, `words` the flags."""
+class LlamaCppWriter(Writer):
+    why_not_here = _UNSAID
 
-    def __init__(self, deployment: Deployment, dialect: Dialect) -> None:
-        self.deployment, self.dialect = deployment, dialect
-        self.defaults = differing_defaults(deployment, dialect)
-        self.account = Account(deployment, dialect.title, self.defaults)
-        self.words: list[str] = []
-        self.own = deployment.engine == "llamacpp"
-
-    def rendered(self) -> Rendered:
+    def write(self) -> tuple[Artifact, ...]:
         account = self.account
         self._deployment()
         self._speculation()
         self._around()
-        if not account.has_impossible:
-            for item in self.defaults:
-                if item.value and not account.is_noted(item.setting):
-                    account.dropped(item.setting, self._why(item.setting))
-        notes = account.finish()
-        if account.has_impossible:
-            return Rendered(artifacts=(), notes=notes)
         launcher = str(account.said.get("extras.llamacpp.launcher", "llama-server"))
         environment = dict(account.said.get("extras.llamacpp.env", {})).items()
-        text = write_command([launcher, *self.words], environment)
-        return Rendered(artifacts=(Artifact(name="command", text=text),), notes=notes)
+        return (Artifact(name="command", text=write_command([launcher, *self.words], environment)),)
 
     def _deployment(self) -> None:
         account = self.account
@@ -156,17 +141,14 @@ class Writer:
             account.kept(
                 "speculation.method", "no --spec-type", "llama.cpp does not draft unless it is told to"
             )
-            self._leave("nothing is drafted")
         elif method == "cascade":
             self._cascade()
-            self._leave(None)
         else:
             kind = self.type()
             if kind is not None:
                 self.words += [words.TYPE.name, kind]
                 self.part(kind)
-                self._own_flags()
-            self._leave(None if kind else "not written, for the configuration as a whole is impossible")
+                self.own_flags()
 
     def type(self) -> str | None:
         """llama.cpp's type, noted; None where it has none."""
@@ -273,7 +255,7 @@ class Writer:
                 "speculation.adaptive", "llama.cpp does not tune the length of drafts", words.SOURCE
             )
 
-    def _own_flags(self) -> None:
+    def own_flags(self) -> None:
         account = self.account
         for path in account.under("speculation.extras"):
             key = path.removeprefix(_EXTRAS)
@@ -290,22 +272,13 @@ class Writer:
     def _cascade(self) -> None:
         account, path = self.account, "speculation.parts"
         parts: tuple[Speculation, ...] = account.value(path) or ()
-        writers = [
-            Writer(Deployment(engine=self.deployment.engine, speculation=part), self.dialect)
-            for part in parts
-        ]
+        writers = [self.alone(part) for part in parts]
         kinds = [writer.type() for writer in writers]
         for kind, writer in zip(kinds, writers, strict=True):
             if kind is not None:
                 writer.part(kind)
-                writer._own_flags()
-                writer._leave(None)
-        changes = [
-            f"part {number}, {note.setting.removeprefix(_S)}: {note.reason}"
-            for number, writer in enumerate(writers, 1)
-            for note in writer.account.finish()
-            if note.kind is not NoteKind.KEPT
-        ]
+                writer.own_flags()
+        changes = [change for number, writer in enumerate(writers, 1) for change in writer.changes(number)]
         order = [words.PRIORITY.index(kind) for kind in kinds if kind is not None]
         several = sum(kind in words.DRAFT_TYPES for kind in kinds) > 1
         if not parts or any(writer.account.has_impossible for writer in writers):
@@ -323,19 +296,10 @@ class Writer:
                 account.converted(path, " ".join(flags), "; ".join(changes), words.SOURCE)
             else:
                 account.kept(path, " ".join(flags))
-            self._own_flags()
+            self.own_flags()
             self._rules(str(kinds[-1]))
         if not account.is_noted("speculation.method"):
             account.impossible("speculation.method", "its parts cannot be said", words.SOURCE)
-
-    def _leave(self, reason: str | None) -> None:
-        for path in self.account.under("speculation"):
-            if not self.account.is_noted(path):
-                self.account.dropped(path, reason or self._why(path))
-
-    def _why(self, path: str) -> str:
-        name = path.removeprefix(_S).partition(".")[0]
-        return _UNSAID.get(name, "llama.cpp has no such setting for this type")
 
     def _around(self) -> None:
         account = self.account

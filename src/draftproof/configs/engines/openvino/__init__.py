@@ -5,35 +5,30 @@ Loaded by `configs.registry`. From openvino-genai 2026.4.
 
 from __future__ import annotations
 
-from draftproof.configs.engines.account import differing_defaults, unknown_defaults
-from draftproof.configs.engines.base import Default, Dialect, Parsed, Reader, Rendered, check_version
+from collections.abc import Iterator
+
+from draftproof.configs.engines.base import Reader
+from draftproof.configs.engines.dialect import Dialect
+from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.openvino import reading, words, writing
-from draftproof.configs.speculation import Deployment
+from draftproof.configs.reading.refusal import Place
+from draftproof.configs.speculation import Deployment, Value
 
 
-class OpenVinoDialect:
-    engine = "openvino"
-    title = "OpenVINO GenAI"
-    read_version = words.VERSION
+class OpenVinoDialect(Dialect):
+    engine, title = "openvino", "OpenVINO GenAI"
+    read_version, known_versions, source = words.VERSION, words.KNOWN_VERSIONS, words.SOURCE
+    writer = writing.OpenVinoWriter
 
-    def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
-        check_version(self, version, words.KNOWN_VERSIONS)
-        return reading.parse(text, version)
+    def gather(self, place: Place, found: Gathering, read: Reader | None) -> None:
+        reading.gather(place, found)
 
-    def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
-        check_version(self, version, words.KNOWN_VERSIONS)
-        implied = (*differing_defaults(deployment, self), *unknown_defaults(deployment, self))
-        return writing.render(deployment, implied)
-
-    def defaults(self, deployment: Deployment, version: str | None = None) -> tuple[Default, ...]:
-        check_version(self, version, words.KNOWN_VERSIONS)
+    def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
         speculation = deployment.speculation
-        if speculation.method != "draft_model" or speculation.min_confidence is not None:
-            return ()
-        if speculation.depth is not None:
-            return ()
-        reason = "num_assistant_tokens where neither it nor a confidence threshold is given"
-        return (Default(setting="speculation.depth", value=5, reason=reason, source=words.SOURCE),)
+        counted = speculation.depth is not None or speculation.min_confidence is not None
+        if speculation.method == "draft_model" and not counted:
+            reason = "num_assistant_tokens where neither it nor a confidence threshold is given"
+            yield "speculation.depth", 5, reason
 
 
-dialect: Dialect = OpenVinoDialect()
+dialect = OpenVinoDialect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.library import read_script
 from draftproof.configs.engines.openvino import words
@@ -13,12 +12,10 @@ from draftproof.configs.reading.refusal import Place
 _PIPELINES = ("LLMPipeline", "ContinuousBatchingPipeline")
 
 
-def parse(text: str, version: str | None) -> Parsed:
-    place = Place("openvino", text)
-    found = Gathering("openvino", version, words.SOURCE)
+def gather(place: Place, found: Gathering) -> None:
+    """Raises DP111 with line and column."""
     script = read_script(place, found)
     _Reader(script, found, place).gather()
-    return found.parsed()
 
 
 class _Reader:

@@ -7,46 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.configs.engines.account import Account, changeable
-from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.account import changeable
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.library import chain, literal
 from draftproof.configs.engines.openvino import words
-from draftproof.configs.speculation import Deployment, Tree
+from draftproof.configs.speculation import Tree
 
 _AROUND, _OWN = "extras.openvino.", "speculation.extras.openvino."
 
 
-def render(deployment: Deployment, implied: tuple[Default, ...]) -> Rendered:
-    writer = _Writer(deployment, Account(deployment, "OpenVINO GenAI", implied))
-    writer.write()
-    notes = writer.account.finish()
-    artifacts = () if writer.account.has_impossible else (Artifact(name="generate.py", text=writer.text()),)
-    return Rendered(artifacts=artifacts, notes=notes)
+class OpenVinoWriter(Writer):
+    """`pipeline`: arguments of the constructor; `scheduler` and `config`: lines of its and of the generation config."""
 
-
-class _Writer:
-    """One rendering: arguments of the constructor, and lines of the scheduler's and the generation config."""
-
-    def __init__(self, deployment: Deployment, account: Account) -> None:
-        self.deployment, self.account = deployment, account
-        self.method = deployment.speculation.method
-        self.own = deployment.engine == "openvino"
+    def write(self) -> tuple[Artifact, ...]:
         self.pipeline: list[str] = []
         self.scheduler: dict[str, Any] = {}
-        self.config: dict[str, Any] = {}
-
-    def text(self) -> str:
-        lines = ["import openvino_genai", ""]
-        if self.scheduler:
-            lines.append("scheduler_config = openvino_genai.SchedulerConfig()")
-            lines += [f"scheduler_config.{name} = {literal(value)}" for name, value in self.scheduler.items()]
-            self.pipeline.append("scheduler_config=scheduler_config")
-        lines.append(f"pipe = openvino_genai.LLMPipeline({', '.join(self.pipeline)})")
-        lines.append("config = openvino_genai.GenerationConfig()")
-        lines += [f"config.{name} = {literal(value)}" for name, value in self.config.items()]
-        return "\n".join([*lines, "result = pipe.generate(prompt, config)"]) + "\n"
-
-    def write(self) -> None:
         account = self.account
         target, device = account.value("target"), account.value(f"{_AROUND}device")
         if target is not None:
@@ -73,6 +49,18 @@ class _Writer:
             if not account.is_noted(path) and name.isidentifier() and name not in reserved:
                 self.config[name] = changeable(account.value(path))
                 account.kept(path, f"config.{name} = {literal(self.config[name])}")
+        return (Artifact(name="generate.py", text=self._text()),)
+
+    def _text(self) -> str:
+        lines = ["import openvino_genai", ""]
+        if self.scheduler:
+            lines.append("scheduler_config = openvino_genai.SchedulerConfig()")
+            lines += [f"scheduler_config.{name} = {literal(value)}" for name, value in self.scheduler.items()]
+            self.pipeline.append("scheduler_config=scheduler_config")
+        lines.append(f"pipe = openvino_genai.LLMPipeline({', '.join(self.pipeline)})")
+        lines.append("config = openvino_genai.GenerationConfig()")
+        lines += [f"config.{name} = {literal(value)}" for name, value in self.config.items()]
+        return "\n".join([*lines, "result = pipe.generate(prompt, config)"]) + "\n"
 
     def _method(self) -> None:
         account, path = self.account, "speculation.method"

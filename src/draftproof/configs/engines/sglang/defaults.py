@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.configs.engines.base import Default
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.speculation import Deployment
 
@@ -17,10 +16,10 @@ ALGORITHMS = {
 }  # fmt: skip
 
 
-def defaults(deployment: Deployment) -> tuple[Default, ...]:
+def defaults(deployment: Deployment) -> list[tuple[str, Any, str]]:
     """What SGLang takes for what is unsaid."""
     speculation = deployment.speculation
-    method, source = speculation.method, flags.SOURCE
+    method = speculation.method
     found: list[tuple[str, Any, str]] = [
         ("prefix_caching", True, "on without --disable-radix-cache"),
         ("enforce_eager", False, "graphs are captured by default"),
@@ -50,9 +49,7 @@ def defaults(deployment: Deployment) -> tuple[Default, ...]:
         )
     elif method == "dspark" and speculation.depth is None:
         found.append(("speculation.depth", None, "takes the block of the drafter's configuration"))
-    return tuple(
-        Default(setting=path, value=value, reason=reason, source=source) for path, value, reason in found
-    )
+    return found
 
 
 def _unsaid_depth(method: str) -> tuple[str, Any, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from draftproof.configs.engines.base import Effect, Parsed, Reader, read_or_why
-from draftproof.configs.engines.flag_file import FLAG, take_file
+from draftproof.configs.engines.base import Reader, read_or_why
+from draftproof.configs.engines.flag_file import take_file
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import read_slots
@@ -23,16 +23,11 @@ LAUNCHER = ("python3", "-m", "sglang.launch_server")
 """How a rendered command starts, unless the text said otherwise."""
 
 
-def parse(text: str, version: str | None, read: Reader | None) -> Parsed:
-    place = Place("sglang", text)
+def gather(place: Place, found: Gathering, read: Reader | None) -> None:
+    """Raises DP111 with line and column."""
     line = read_command(place)
-    found = Gathering("sglang", version, flags.SOURCE)
     arguments = _after_launcher(place, line.words, found)
-
-    def remark(effect: Effect, text: str, reason: str, today: str | None) -> None:
-        found.remark(effect, FLAG, reason, found=text, today=today)
-
-    arguments, file = take_file(place, arguments, read, _truth, remark)
+    arguments, file = take_file(place, arguments, read, _truth, found)
     options = _options(place, arguments, found)
     if file is not None:
         theirs = _options(file.place, file.words, found)
@@ -47,7 +42,6 @@ def parse(text: str, version: str | None, read: Reader | None) -> Parsed:
         )  # fmt: skip
     _Flags(options, found, read).gather()
     found.say("rest", tuple(word.text for word in options.rest))
-    return found.parsed()
 
 
 def _truth(flag: str, is_true: bool) -> list[str]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.configs.engines.account import Account
-from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import write_own, write_slots
 from draftproof.configs.engines.sglang.defaults import ALGORITHMS
 from draftproof.configs.engines.sglang.parse import LAUNCHER
 from draftproof.configs.reading.shell import write_command
-from draftproof.configs.speculation import Deployment
 
 ADAPTIVE_FILE = "adaptive.json"
 _NEAREST = {
@@ -24,29 +23,10 @@ _NEAREST = {
 _EXTRAS = "speculation.extras.sglang."
 
 
-def render(deployment: Deployment, acting: tuple[Default, ...]) -> Rendered:
-    writer = _Writer(deployment, Account(deployment, "SGLang", acting))
-    writer.write()
-    notes = writer.account.finish()
-    if writer.account.has_impossible:
-        return Rendered(artifacts=(), notes=notes)
-    command = Artifact(name="command", text=write_command(writer.words, writer.environment) + "\n")
-    return Rendered(artifacts=(command, *writer.files), notes=notes)
-
-
-class _Writer:
-    """One rendering: the words of the command as they come together."""
-
-    def __init__(self, deployment: Deployment, account: Account) -> None:
-        self.deployment, self.account = deployment, account
-        self.method = deployment.speculation.method
-        self.own = deployment.engine == "sglang"
-        self.has_tree = bool(account.under("speculation.tree"))
-        self.words: list[str] = []
-        self.environment: list[tuple[str, str]] = []
+class SGLangWriter(Writer):
+    def write(self) -> tuple[Artifact, ...]:
         self.files: list[Artifact] = []
-
-    def write(self) -> None:
+        self.has_tree = bool(self.account.under("speculation.tree"))
         self._launcher()
         self._direct("target", "target.revision", "target.quantization", "dtype", "kv_dtype", "max_model_len")
         self._direct("max_num_seqs", "tensor_parallel", "pipeline_parallel", "data_parallel", "block_size")
@@ -54,6 +34,8 @@ class _Writer:
         self._around()
         self._algorithm()
         self._rest()
+        environment = (self.account.value("extras.sglang.env") or {}).items()
+        return (Artifact(name="command", text=write_command(self.words, environment) + "\n"), *self.files)
 
     def _flag(self, *words: object) -> str:
         """Appends words; returns them as a note shows them."""
@@ -74,8 +56,8 @@ class _Writer:
             self.account.kept(path, " ".join(own) or "flags alone")
         env = "extras.sglang.env"
         if self.account.is_said(env):
-            self.environment = list(self.account.value(env).items())
-            self.account.kept(env, " ".join(f"{name}={value}" for name, value in self.environment))
+            shown = " ".join(f"{name}={value}" for name, value in self.account.value(env).items())
+            self.account.kept(env, shown)
 
     def _direct(self, *paths: str) -> None:
         for path in paths:
@@ -246,7 +228,7 @@ class _Writer:
                 )
         self._direct("speculation.lookup.max_tree_depth")
         for path in ("speculation.lookup.min_ngram", "speculation.lookup.max_ngram"):
-            if account.is_said(path):
+            if account.value(path) is not None:
                 account.dropped(
                     path, "the length of a match is bounded by the trie's depth alone", flags.SOURCE
                 )

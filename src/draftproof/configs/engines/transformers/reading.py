@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.library import read_script
 from draftproof.configs.engines.transformers import words
@@ -18,9 +17,8 @@ from draftproof.configs.reading.pythontext import Argument, Call, Code, Script
 from draftproof.configs.reading.refusal import Place
 
 
-def parse(text: str, version: str | None) -> Parsed:
-    place = Place("transformers", text)
-    found = Gathering("transformers", version, words.SOURCE)
+def gather(place: Place, found: Gathering) -> None:
+    """Raises DP111 with line and column."""
     script = read_script(place, found)
     call = script.called("generate") or script.called("")
     if call is None:
@@ -31,7 +29,6 @@ def parse(text: str, version: str | None) -> Parsed:
             )
         call = bare
     _Reader(script, call, found).gather()
-    return found.parsed()
 
 
 class _Reader:

@@ -5,11 +5,11 @@ An assistant's own settings are written to its generation config, where Transfor
 
 from __future__ import annotations
 
-from draftproof.configs.engines.account import Account, changeable
-from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.account import changeable
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.library import chain, literal
 from draftproof.configs.engines.transformers import words
-from draftproof.configs.speculation import Deployment
 
 _WHY_NOT = {
     "eagle": "Transformers has no EAGLE heads", "eagle3": "Transformers has no EAGLE heads",
@@ -18,37 +18,24 @@ _WHY_NOT = {
 }  # fmt: skip
 
 
-def render(deployment: Deployment, implied: tuple[Default, ...]) -> Rendered:
-    writer = _Writer(deployment, Account(deployment, "Transformers", implied))
-    writer.write()
-    notes = writer.account.finish()
-    if writer.account.has_impossible:
-        return Rendered(artifacts=(), notes=notes)
-    return Rendered(artifacts=(Artifact(name="generate.py", text=writer.text()),), notes=notes)
+class TransformersWriter(Writer):
+    """`before` are the lines in front of the call, `arguments` those of the call."""
 
-
-class _Writer:
-    """One rendering: `before` are the lines in front of the call, `arguments` those of the call."""
-
-    def __init__(self, deployment: Deployment, account: Account) -> None:
-        self.deployment, self.account = deployment, account
-        self.method = deployment.speculation.method
-        self.own = deployment.engine == "transformers"
+    def write(self) -> tuple[Artifact, ...]:
         self.before: list[str] = []
         self.imports: list[str] = []
         self.arguments: dict[str, str] = {}
+        self._target()
+        self._method()
+        self._own_arguments()
+        return (Artifact(name="generate.py", text=self._text()),)
 
-    def text(self) -> str:
+    def _text(self) -> str:
         imports = (
             [f"from transformers import {', '.join(sorted(set(self.imports)))}", ""] if self.imports else []
         )
         inner = ", ".join(["**inputs", *(f"{name}={value}" for name, value in self.arguments.items())])
         return "\n".join([*imports, *self.before, f"outputs = model.generate({inner})"]) + "\n"
-
-    def write(self) -> None:
-        self._target()
-        self._method()
-        self._own_arguments()
 
     def _model(self, variable: str, path: str, kind: str = "AutoModelForCausalLM", extra: str = "") -> None:
         revision = self.account.value(f"{path}.revision")
@@ -115,7 +102,7 @@ class _Writer:
 
     def _fixed_depth(self) -> None:
         """Heads and DFlash draft what their checkpoint says; nothing drafts for many requests at once."""
-        if self.account.is_said("speculation.depth") and not self.account.is_noted("speculation.depth"):
+        if self.account.value("speculation.depth") and not self.account.is_noted("speculation.depth"):
             self.account.dropped(
                 "speculation.depth", "the checkpoint decides how many are drafted", words.SOURCE
             )

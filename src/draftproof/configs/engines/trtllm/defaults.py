@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.configs.engines.base import Default
 from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.speculation import Deployment
 
 
-def defaults(deployment: Deployment) -> tuple[Default, ...]:
+def defaults(deployment: Deployment) -> list[tuple[str, Any, str]]:
+    """What TensorRT-LLM takes for what is unsaid."""
     speculation = deployment.speculation
     found: list[tuple[str, Any, str]] = [
         ("prefix_caching", True, "kv_cache_config.enable_block_reuse"),
@@ -28,6 +28,4 @@ def defaults(deployment: Deployment) -> tuple[Default, ...]:
     tree = speculation.tree
     if tree is not None and tree.num_nodes is None and tree.depth is not None and tree.branching is not None:
         found.append(("speculation.tree.num_nodes", tree.depth * tree.branching, "top-k times the depth"))
-    return tuple(
-        Default(setting=path, value=value, reason=reason, source=keys.SOURCE) for path, value, reason in found
-    )
+    return found

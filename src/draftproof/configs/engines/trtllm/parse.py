@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from draftproof.configs.engines.base import Parsed, Reader, read_or_why
+from draftproof.configs.engines.base import Reader, read_or_why
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.reading.node import Node
@@ -25,14 +25,12 @@ _COMMAND = re.compile(r"(?:\s*#[^\n]*\n)*\s*(?:\$\s+)?(?:[A-Za-z_]\w*=\S*\s+)*(?
 _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve", "grpc")
 
 
-def parse(text: str, version: str | None, read: Reader | None) -> Parsed:
-    place = Place("trtllm", text)
-    found = Gathering("trtllm", version, keys.SOURCE)
-    if _COMMAND.match(text):
+def gather(place: Place, found: Gathering, read: Reader | None) -> None:
+    """Raises DP111 with line and column, DP002 for a file that is named and not there."""
+    if _COMMAND.match(place.text):
         _command(place, found, read)
     else:
         _file(place, found)
-    return found.parsed()
 
 
 def _command(place: Place, found: Gathering, read: Reader | None) -> None:

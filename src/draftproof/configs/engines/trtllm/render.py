@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.configs.engines.account import Account, changeable
-from draftproof.configs.engines.base import Artifact, Default, Rendered
+from draftproof.configs.engines.account import changeable
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.reading.shell import write_command
 from draftproof.configs.reading.yamltext import plain_yaml
-from draftproof.configs.speculation import Deployment, Tree
+from draftproof.configs.speculation import Tree
 
 CONFIG_FILE = "config.yaml"
 _OWN = "speculation.extras.trtllm."
@@ -25,34 +26,20 @@ _WHY_NOT = {
 }
 
 
-def render(deployment: Deployment, implied: tuple[Default, ...]) -> Rendered:
-    writer = _Writer(deployment, Account(deployment, "TensorRT-LLM", implied))
-    writer.write()
-    notes = writer.account.finish()
-    if writer.account.has_impossible:
-        return Rendered(artifacts=(), notes=notes)
-    return Rendered(artifacts=writer.artifacts(), notes=notes)
+class TensorRTLLMWriter(Writer):
+    """`config` is the file as it comes together, `spec` its speculative_config."""
 
-
-class _Writer:
-    """One rendering: `top` is the file as it comes together, `spec` its speculative_config."""
-
-    def __init__(self, deployment: Deployment, account: Account) -> None:
-        self.deployment, self.account = deployment, account
-        self.method = deployment.speculation.method
-        self.own = deployment.engine == "trtllm"
-        self.top: dict[str, Any] = {}
+    def write(self) -> tuple[Artifact, ...]:
         self.spec: dict[str, Any] = {}
-
-    def write(self) -> None:
         self._plain()
         self._cache()
         self._graphs()
         self._method()
         self._own_keys()
+        return self._artifacts()
 
-    def artifacts(self) -> tuple[Artifact, ...]:
-        top = self.top | ({"speculative_config": self.spec} if self.spec else {})
+    def _artifacts(self) -> tuple[Artifact, ...]:
+        top = self.config | ({"speculative_config": self.spec} if self.spec else {})
         config = Artifact(name=CONFIG_FILE, text=plain_yaml(top) if top else "{}\n")
         target = self.account.value("target")
         if target is None:
@@ -98,7 +85,7 @@ class _Writer:
             elif path == "target.revision" and target is None:
                 account.dropped(path, "no target is named")
             else:
-                self._put(self.top, key, path, value)
+                self._put(self.config, key, path, value)
 
     def _cache(self) -> None:
         account, cache = self.account, dict[str, Any]()
@@ -127,14 +114,14 @@ class _Writer:
             cache |= changeable(more)
             account.kept(f"{_AROUND}kv_cache_config", "kv_cache_config")
         if cache:
-            self.top["kv_cache_config"] = cache
+            self.config["kv_cache_config"] = cache
 
     def _graphs(self) -> None:
         account = self.account
         eager, largest = account.value("enforce_eager"), account.value("graph_max_batch")
         more = account.value(f"{_AROUND}cuda_graph_config")
         if eager:
-            self.top["cuda_graph_config"] = None
+            self.config["cuda_graph_config"] = None
             account.converted("enforce_eager", "cuda_graph_config: null", "no graphs", keys.SOURCE)
             if largest is not None and account.is_said("graph_max_batch"):
                 account.dropped("graph_max_batch", "no graphs are captured")
@@ -149,9 +136,9 @@ class _Writer:
         if hasattr(more, "items"):
             graphs |= changeable(more)
             account.kept(f"{_AROUND}cuda_graph_config", "cuda_graph_config")
-            self.top["cuda_graph_config"] = graphs
+            self.config["cuda_graph_config"] = graphs
         elif graphs:
-            self.top["cuda_graph_config"] = graphs
+            self.config["cuda_graph_config"] = graphs
 
     def _method(self) -> None:
         account, path = self.account, "speculation.method"
@@ -308,13 +295,13 @@ class _Writer:
             key = path.removeprefix(_AROUND)
             if account.is_noted(path) or key in ("env", "config", "speculative_config"):
                 continue
-            if key in keys.TOP or (key in ("kv_cache_config", "cuda_graph_config") and key in self.top):
+            if key in keys.TOP or (key in ("kv_cache_config", "cuda_graph_config") and key in self.config):
                 continue
-            self.top[key] = changeable(account.value(path))
+            self.config[key] = changeable(account.value(path))
             account.kept(path, key)
         if (
             account.is_said(f"{_AROUND}config")
-            and not self.top
+            and not self.config
             and not self.spec
             and account.is_said("target")
         ):

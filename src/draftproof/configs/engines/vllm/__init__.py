@@ -5,48 +5,33 @@ Loaded by `configs.registry`. `facts` and `arguments` are data, `reading` and `c
 
 from __future__ import annotations
 
-from draftproof.configs.engines.account import differing_defaults
-from draftproof.configs.engines.base import Default, Dialect, Parsed, Reader, Rendered, check_version
-from draftproof.configs.engines.vllm import reading, writing
-from draftproof.configs.engines.vllm.facts import READ_VERSION, SOURCE
+from collections.abc import Iterator
+
+from draftproof.configs.engines.base import Reader
+from draftproof.configs.engines.dialect import Dialect
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.vllm import facts, reading, words, writing
 from draftproof.configs.engines.vllm.history import EVERYTHING
+from draftproof.configs.reading.refusal import Place
 from draftproof.configs.speculation import Deployment, Value
 
-_DRAWS = (
-    "draft_model",
-    "pard",
-    "eagle",
-    "eagle3",
-    "p_eagle",
-    "mtp",
-    "medusa",
-    "mlp_speculator",
-    "dflash",
-    "dspark",
-)
 
+class VllmDialect(Dialect):
+    engine, title = "vllm", "vLLM"
+    read_version, known_versions, source = facts.READ_VERSION, EVERYTHING, facts.SOURCE
+    writer = writing.VllmWriter
 
-class VllmDialect:
-    engine = "vllm"
-    title = "vLLM"
-    read_version = READ_VERSION
-
-    def parse(self, text: str, version: str | None = None, read: Reader | None = None) -> Parsed:
+    def gather(self, place: Place, found: Gathering, read: Reader | None) -> None:
         """A command line, a JSON list of arguments, a speculation object, or `LLM(…)` arguments as a JSON object."""
-        return reading.parse(text, check_version(self, version, EVERYTHING), version, read)
+        reading.gather(place, found, read)
 
-    def render(self, deployment: Deployment, version: str | None = None) -> Rendered:
-        return writing.render(
-            deployment, check_version(self, version, EVERYTHING), differing_defaults(deployment, self)
-        )
-
-    def defaults(self, deployment: Deployment, version: str | None = None) -> tuple[Default, ...]:
-        """What vLLM fills in. None where the checkpoint decides."""
-        check_version(self, version, EVERYTHING)
+    def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
+        """None where the checkpoint decides."""
+        yield from _AROUND
         speculation = deployment.speculation
         found: dict[str, tuple[Value, str]] = {}
         if speculation.method == "none":
-            return _AROUND
+            return
         if speculation.method == "ngram":
             lookup = speculation.lookup
             least, most = (lookup.min_ngram, lookup.max_ngram) if lookup else (None, None)
@@ -64,22 +49,18 @@ class VllmDialect:
                 found[f"lookup.{name}"] = (value, "suffix decoding")
         elif speculation.method in ("mtp", "dspark") and not speculation.schedule:
             found["depth"] = (None, "from the drafter's config.json")
-        if speculation.method in _DRAWS:
+        if speculation.method in (*words.DRAWN, "mlp_speculator"):
             found["draft_sampling"] = ("greedy", "drafts are the drafter's best tokens")
         found["verification"] = ("standard", "rejection sampling")
         if not speculation.schedule:
             found["adaptive"] = (False, "K tokens in every round")
-        drafting = tuple(
-            Default(setting=f"speculation.{name}", value=value, reason=reason, source=SOURCE)
-            for name, (value, reason) in found.items()
-        )
-        return (*_AROUND, *drafting)
+        yield from ((f"speculation.{name}", value, reason) for name, (value, reason) in found.items())
 
 
-_AROUND = (
-    Default(setting="enforce_eager", value=False, reason="graphs are captured", source=SOURCE),
-    Default(setting="prefix_caching", value=True, reason="on for models that generate", source=SOURCE),
-    Default(setting="lora", value=False, reason="off without --enable-lora", source=SOURCE),
+_AROUND: tuple[tuple[str, Value, str], ...] = (
+    ("enforce_eager", False, "graphs are captured"),
+    ("prefix_caching", True, "on for models that generate"),
+    ("lora", False, "off without --enable-lora"),
 )
 _SUFFIX: dict[str, Value] = {
     "max_tree_depth": 24,
@@ -88,4 +69,4 @@ _SUFFIX: dict[str, Value] = {
     "min_token_prob": 0.1,
 }
 
-dialect: Dialect = VllmDialect()
+dialect = VllmDialect()

@@ -7,18 +7,15 @@ that is not named; what it would read from the drafter's config.json is not know
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from draftproof.configs.engines.account import Settings, unchanged
-from draftproof.configs.engines.base import Effect, Remark
+from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.vllm import facts
 from draftproof.configs.engines.vllm.facts import KEYS
-from draftproof.configs.engines.vllm.history import effect_of, has, told
+from draftproof.configs.engines.vllm.history import remark_absence, remark_removed
 from draftproof.configs.reading.node import Node
-from draftproof.configs.reading.refusal import cut
 from draftproof.configs.speculation import BatchRange
 
 _PREFIX = "speculation."
@@ -26,44 +23,7 @@ _NEUTRAL_METHODS = {"custom_class": "custom", "ngram_gpu": "ngram", "extract_hid
 """vLLM's method → neutral, where they differ; the name itself is then kept in the extras."""
 
 
-@dataclass(slots=True)
-class Found:
-    """What was read so far: neutral settings and remarks. `version` is what is gone by, `asked` what somebody named."""
-
-    version: str
-    asked: str | None = None
-    warns_of_model: bool = True
-    """Whether `--model` makes the program warn: that of an image or of the older entry point does not."""
-    settings: Settings = field(default_factory=dict)
-    remarks: list[Remark] = field(default_factory=list)
-
-    def extra(self, key: str, value: Any) -> None:
-        self.settings[f"{_PREFIX}extras.vllm.{key}"] = value
-
-    def remark(
-        self,
-        effect: Effect,
-        setting: str,
-        found: str,
-        today: str | None,
-        reason: str,
-        versions: str | None = None,
-    ) -> None:
-        """`found` may be a hostile text."""
-        self.remarks.append(
-            Remark(
-                effect=effect,
-                setting=setting,
-                found=cut(found),
-                today=today,
-                reason=reason,
-                versions=versions,
-                source=facts.HISTORY if versions else facts.SOURCE,
-            )
-        )
-
-
-def read_config(members: Mapping[str, Node], found: Found, whole: Node) -> None:
+def read_config(members: Mapping[str, Node], found: Gathering, whole: Node) -> None:
     """Adds to `found` what the object says. `whole` is pointed at where a key is missing. Raises DP111."""
     given: dict[str, Any] = {}
     nodes: dict[str, Node] = {}
@@ -84,19 +44,17 @@ def read_config(members: Mapping[str, Node], found: Found, whole: Node) -> None:
     for name, value in given.items():
         path = KEYS[name].path
         if path is None:
-            found.extra(name, value)
+            found.own(name, value)
         else:
             found.settings[_PREFIX + path] = value
 
 
-def _one_key(name: str, node: Node, found: Found) -> Any:
+def _one_key(name: str, node: Node, found: Gathering) -> Any:
     """The value of a key of today, or None for one that says nothing today."""
     removed = facts.REMOVED_KEYS.get(name)
     if removed is not None:
-        if (past := effect_of(removed, found.version)) is not None:
-            today = removed.today or None
-            found.remark(past, name, str(node.plain()), today, removed.reason, told(removed.gone))
-        found.extra(name, unchanged(node.plain()))
+        remark_removed(found, name, str(node.plain()), removed)
+        found.own(name, node.plain())
         return None
     if name == "tensor_parallel_size":
         raise node.refused_key(
@@ -108,28 +66,22 @@ def _one_key(name: str, node: Node, found: Found) -> Any:
         remedy = f"Did you mean {near[0]}?" if near else "vLLM refuses keys that it does not know."
         raise node.refused_key(name, "a key of vLLM's speculative_config", remedy)
     value = key.read(node, name)
-    presence = facts.KEY_HISTORY.get(name)
-    if presence is not None and not (there := has(presence, found.version)):
-        effect: Effect
-        effect, reason = (
-            ("unknown", f"not known for {found.version}")
-            if there is None
-            else ("removed", f"vLLM {found.version} does not have it")
-        )
-        found.remark(effect, name, str(node.plain()), None, reason, told(presence))
+    remark_absence(found, name, str(node.plain()), facts.KEY_HISTORY.get(name))
     return value
 
 
-def _method(given: dict[str, Any], nodes: Mapping[str, Node], found: Found, whole: Node) -> str:
+def _method(given: dict[str, Any], nodes: Mapping[str, Node], found: Gathering, whole: Node) -> str:
     """The method that vLLM ends up with, in the order in which it decides."""
     said = given.pop("method", None)
     model = given.get("model")
     node = nodes.get("method", whole)
     if said == "[ngram]":
-        found.remark("deprecated", "method", said, "ngram", "the brackets are an old spelling")
+        found.remark("deprecated", "method", "the brackets are an old spelling", found=said, today="ngram")
         said = "ngram"
     if said is not None and said.replace("-", "_") in facts.MTP_ALIASES:
-        found.remark("deprecated", "method", said, "mtp", "accepted with a warning and rewritten to mtp")
+        found.remark(
+            "deprecated", "method", "accepted with a warning and rewritten to mtp", found=said, today="mtp"
+        )
         said = "mtp"
     if said is not None and said not in (*facts.METHODS, *facts.FORMER_METHODS):
         near = get_close_matches(said[:64], [*facts.METHODS, *facts.FORMER_METHODS], n=1)
@@ -138,26 +90,14 @@ def _method(given: dict[str, Any], nodes: Mapping[str, Node], found: Found, whol
             f"Did you mean {near[0]}?" if near else "Write one of these.",
         )
     if said is not None:
-        _remark_history(said, found)
+        remark_absence(found, "method", said, facts.METHOD_HISTORY.get(said))
     method = said or _first_guess(model, found, whole)
     if method in facts.WITHOUT_DRAFTER or method == "custom_class" or model is None:
         return method
     return _by_path(method, said, model, found)
 
 
-def _remark_history(method: str, found: Found) -> None:
-    presence = facts.METHOD_HISTORY.get(method)
-    if presence is None or (there := has(presence, found.version)):
-        return
-    if there is None:
-        found.remark("unknown", "method", method, None, f"not known for {found.version}", told(presence))
-    else:
-        found.remark(
-            "removed", "method", method, None, f"vLLM {found.version} does not have it", told(presence)
-        )
-
-
-def _first_guess(model: str | None, found: Found, whole: Node) -> str:
+def _first_guess(model: str | None, found: Gathering, whole: Node) -> str:
     if model is None:
         raise whole.refused(
             "method, or model from which vLLM deduces it",
@@ -165,15 +105,23 @@ def _first_guess(model: str | None, found: Found, whole: Node) -> str:
         )
     parts = model.split(".")
     if "/" not in model and len(parts) > 1 and all(part.isidentifier() for part in parts):
-        found.remark("inferred", "method", model, "custom_class", "`model` is a dotted path of Python names")
+        found.remark(
+            "inferred",
+            "method",
+            "`model` is a dotted path of Python names",
+            found=model,
+            today="custom_class",
+        )
         return "custom_class"
     if model in ("ngram", "[ngram]"):
-        found.remark("inferred", "method", model, "ngram", "`model` says so: write method instead")
+        found.remark(
+            "inferred", "method", "`model` says so: write method instead", found=model, today="ngram"
+        )
         return "ngram"
     return "draft_model"
 
 
-def _by_path(method: str, said: str | None, model: str, found: Found) -> str:
+def _by_path(method: str, said: str | None, model: str, found: Gathering) -> str:
     """What a word in the drafter's path makes of the method."""
     if method in facts.KEEPS_ITS_NAME:
         return method
@@ -183,35 +131,35 @@ def _by_path(method: str, said: str | None, model: str, found: Found) -> str:
                 found.remark(
                     "inferred",
                     "method",
-                    model,
-                    meant,
                     f"{word!r} in the drafter's path decides: name the method",
+                    found=model,
+                    today=meant,
                 )
             elif said != meant:
                 found.remark(
                     "rewritten",
                     "method",
-                    said,
-                    meant,
                     f"{word!r} in the drafter's path overrides what is written",
+                    found=said,
+                    today=meant,
                 )
             return meant
     if said is None:
         found.remark(
             "inferred",
             "method",
-            model,
-            "draft_model",
             "draft_model, unless the model_type in the drafter's config.json, not read here, is one of MTP: an EAGLE "
             "head whose path does not say so is taken for a draft model",
+            found=model,
+            today="draft_model",
         )
     return method
 
 
-def _set_method(method: str, given: dict[str, Any], found: Found) -> None:
+def _set_method(method: str, given: dict[str, Any], found: Gathering) -> None:
     neutral = _NEUTRAL_METHODS.get(method, method)
     if neutral != method:
-        found.extra("method", method)
+        found.own("method", method)
     parallel = given.get("parallel_drafting")
     if parallel and method in ("draft_model", "eagle3"):
         neutral = "pard" if method == "draft_model" else "p_eagle"
@@ -221,16 +169,13 @@ def _set_method(method: str, given: dict[str, Any], found: Found) -> None:
     if method in facts.WITHOUT_DRAFTER and model is not None:
         del given["model"]
         if model not in (method, "ngram", "[ngram]"):
-            found.remark("ignored", "model", model, None, f"method {method} takes no model")
+            found.remark("ignored", "model", f"method {method} takes no model", found=model)
     rule = given.get("rejection_sample_method")
     if rule in facts.LOSSY_RULES:
-        found.extra("rejection_sample_method", rule)
+        found.own("rejection_sample_method", rule)
         given["rejection_sample_method"] = "lossy"
     elif rule in facts.FORMER_REJECTION_RULES:
-        past = effect_of(facts.FORMER_RULE, found.version)
-        if past is not None:
-            told_of = told(facts.FORMER_RULE.gone)
-            found.remark(past, "rejection_sample_method", rule, "standard", facts.FORMER_RULE.reason, told_of)
+        remark_removed(found, "rejection_sample_method", rule, facts.FORMER_RULE)
         given["rejection_sample_method"] = "standard"
 
 

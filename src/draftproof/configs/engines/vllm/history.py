@@ -8,7 +8,8 @@ from __future__ import annotations
 from packaging.version import Version
 
 from draftproof.configs.engines.base import Effect
-from draftproof.configs.engines.vllm.facts import Presence, Removed
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.vllm.facts import HISTORY, Presence, Removed
 
 EVERYTHING = ">=0.1"
 """Versions that are taken at all; what is not known of one is said, not refused."""
@@ -38,11 +39,27 @@ def told(presence: Presence) -> str:
     return "; ".join(parts)
 
 
-def effect_of(removed: Removed, version: str) -> Effect | None:
-    """What a name of the past does in this version; None: it acted then."""
-    there = has(removed.gone, version)
-    if there is None:
-        return "unknown"
-    if there:
-        return "ignored" if removed.idle else None
-    return "removed"
+def remark_absence(found: Gathering, setting: str, said: str, presence: Presence | None) -> None:
+    """Remarks a name of today that the version gone by does not have, or is not known to have."""
+    there = has(presence, found.version)
+    if presence is None or there:
+        return
+    effect, reason = _UNKNOWN if there is None else _ABSENT
+    reason = reason.format(found.version)
+    found.remark(effect, setting, reason, found=said, versions=told(presence), source=HISTORY)
+
+
+def remark_removed(found: Gathering, setting: str, said: str, removed: Removed) -> None:
+    """Remarks a name of the past, unless it acted in the version gone by."""
+    there = has(removed.gone, found.version)
+    if there and not removed.idle:
+        return
+    effect: Effect = "unknown" if there is None else "ignored" if there else "removed"
+    found.remark(
+        effect, setting, removed.reason, found=said, today=removed.today or None, versions=told(removed.gone),
+        source=HISTORY,
+    )  # fmt: skip
+
+
+_UNKNOWN: tuple[Effect, str] = ("unknown", "not known for {}")
+_ABSENT: tuple[Effect, str] = ("removed", "vLLM {} does not have it")

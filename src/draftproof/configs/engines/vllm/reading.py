@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from draftproof.configs.engines.account import build, changeable
-from draftproof.configs.engines.base import Effect, Parsed, Reader
-from draftproof.configs.engines.flag_file import FLAG, FlagFile, take_file
+from draftproof.configs.engines.account import changeable
+from draftproof.configs.engines.base import Reader
+from draftproof.configs.engines.flag_file import FlagFile, take_file
+from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.vllm import arguments, facts, options
-from draftproof.configs.engines.vllm.config_reading import Found, read_config
-from draftproof.configs.engines.vllm.history import effect_of, told
+from draftproof.configs.engines.vllm.config_reading import read_config
+from draftproof.configs.engines.vllm.history import remark_removed
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options
-from draftproof.configs.reading.refusal import Place, bounded
+from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word, read_command
 from draftproof.core.errors import DraftproofError
 
@@ -33,42 +34,24 @@ _HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-def parse(text: str, version: str, asked: str | None, read: Reader | None) -> Parsed:
-    """`asked`: the version that the user named, if any. Raises DP111 with line and column."""
-    place = Place("vllm", text)
-    bounded(place)
-    found = Found(version, asked)
-    start = text.lstrip()[:1]
+def gather(place: Place, found: Gathering, read: Reader | None) -> None:
+    """Raises DP111 with line and column."""
+    start = place.text.lstrip()[:1]
     if not start:
         raise place.refused(
             "nothing", "a command, a list of arguments or a JSON object", "Give the configuration."
         )
     if start == "{":
-        return _parsed(found, _read_object(read_json(place), found))
-    if start == "[":
-        environment: tuple[tuple[str, str], ...] = ()
-        words = _arguments(read_json(place))
+        rest = _read_object(read_json(place), found)
     else:
-        command = read_command(place)
-        environment, words = command.environment, command.words
-    if environment:
-        found.settings["extras.vllm.env"] = MappingProxyType(dict(environment))
-    return _parsed(found, _read_words(place, words, read, found))
+        line = read_command(place)
+        if line.environment:
+            found.own("env", dict(line.environment), around=True)
+        rest = _read_words(place, line.words, read, found)
+    found.say("rest", rest)
 
 
-def _parsed(found: Found, rest: tuple[str, ...]) -> Parsed:
-    if rest:
-        found.settings["rest"] = rest
-    return Parsed(deployment=build("vllm", found.settings, found.asked), remarks=tuple(found.remarks))
-
-
-def _arguments(node: Node) -> tuple[Word, ...]:
-    """`args:` of a container: a list of texts."""
-    assert isinstance(node.value, tuple)
-    return tuple(Word(part.text("an argument"), part.place.position, quoted=True) for part in node.value)
-
-
-def _read_object(node: Node, found: Found) -> tuple[str, ...]:
+def _read_object(node: Node, found: Gathering) -> tuple[str, ...]:
     """A speculation object, or the arguments of `LLM(…)` as one; returns what is carried along, as flags."""
     members = {name.replace("-", "_"): part for name, part in node.members("vLLM").items()}
     if "speculative_config" not in members:
@@ -106,16 +89,16 @@ def _field(path: str, option: Option, node: Node) -> Any:
     return node.number(option.name) if option.kind == "float" else node.text(option.name)
 
 
-def _read_words(place: Place, words: Sequence[Word], read: Reader | None, found: Found) -> tuple[str, ...]:
-    def remark(effect: Effect, text: str, reason: str, today: str | None) -> None:
-        found.remark(effect, FLAG, text, today, reason)
-
-    words, file = take_file(place, _after_program(place, words, found), read, _truth, remark)
+def _read_words(
+    place: Place, words: Sequence[Word], read: Reader | None, found: Gathering
+) -> tuple[str, ...]:
+    of_serve = all(word.text != _ENTRY_POINT for word in words)
+    words, file = take_file(place, _after_program(place, words, found), read, _truth, found)
     words, config = _undotted(place, words)
     given = read_options(place, words, _TABLE, abbreviated="--")
     if file is not None:
         config = _put_under(file, given, config)
-    _read_target(place, given, found)
+    _read_target(place, given, found, warns=of_serve and "extras.vllm.launcher" not in found.settings)
     unnamed: list[str] = []
     for name, item in given.given.items():
         path = options.FIELDS[name][0] if name in options.FIELDS else "target"
@@ -128,7 +111,7 @@ def _read_words(place: Place, words: Sequence[Word], read: Reader | None, found:
     _read_speculation(place, given, config, found)
     for item in given.overridden:
         found.remark(
-            "ignored", item.option.name, str(item.value), None, "given again later in the line, which counts"
+            "ignored", item.option.name, "given again later in the line, which counts", found=str(item.value)
         )
     return (*unnamed, *_carried(given, found))
 
@@ -155,7 +138,7 @@ def _put_under(file: FlagFile, given: Options, dotted: Node | None) -> Node | No
     return Node(MappingProxyType({**more.members(_CONFIG), **dotted.members(_CONFIG)}), dotted.place)
 
 
-def _carried(given: Options, found: Found) -> tuple[str, ...]:
+def _carried(given: Options, found: Gathering) -> tuple[str, ...]:
     """Flags that say nothing of what is judged here, with their values and in their order."""
     groups: list[tuple[int, list[str]]] = []
     for word in given.rest:
@@ -166,7 +149,7 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
         name = word.text.partition("=")[0]
         if "." not in name:
             found.remark(
-                "unknown", name, word.text, None, "not a flag of vLLM 0.32.0; carried along as it is"
+                "unknown", name, "not a flag of vLLM 0.32.0; carried along as it is", found=word.text
             )
     for item in given.given.values():
         if item.option.name in _CARRIED:
@@ -177,7 +160,7 @@ def _carried(given: Options, found: Found) -> tuple[str, ...]:
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
 
-def _after_program(place: Place, words: Sequence[Word], found: Found) -> Sequence[Word]:
+def _after_program(place: Place, words: Sequence[Word], found: Gathering) -> Sequence[Word]:
     """The arguments behind `vllm serve`, `python -m …api_server`, `serve` or an image; or flags alone."""
     texts = [word.text for word in words]
     if texts and texts[0].startswith("-"):
@@ -188,7 +171,6 @@ def _after_program(place: Place, words: Sequence[Word], found: Found) -> Sequenc
         return _after_image(place, words, found)
     for index, text in enumerate(texts):
         if text == _ENTRY_POINT and index and texts[index - 1] == "-m":
-            found.warns_of_model = False
             return words[index + 1 :]
         if text == "serve" and (index == 0 or texts[index - 1].rpartition("/")[2] == "vllm"):
             return words[index + 1 :]
@@ -202,12 +184,11 @@ def _after_program(place: Place, words: Sequence[Word], found: Found) -> Sequenc
     )
 
 
-def _after_image(place: Place, words: Sequence[Word], found: Found) -> Sequence[Word]:
+def _after_image(place: Place, words: Sequence[Word], found: Gathering) -> Sequence[Word]:
     """What follows vLLM's image; the words up to it are how it is started, and its tag names the version."""
     for index, word in enumerate(words):
         match = _IMAGE.fullmatch(word.text)
         if match is not None:
-            found.warns_of_model = False
             found.settings["extras.vllm.launcher"] = tuple(before.text for before in words[: index + 1])
             if match["version"] and not found.asked:
                 found.asked = found.version = match["version"]
@@ -256,7 +237,8 @@ def _loose(place: Place, raw: str) -> Node:
         return Node(raw, place, place)
 
 
-def _read_target(place: Place, given: Options, found: Found) -> None:
+def _read_target(place: Place, given: Options, found: Gathering, warns: bool) -> None:
+    """`warns`: `vllm serve` takes the model before the flags; an image and the older entry point do not mind."""
     flagged = given.given.get("--model")
     if len(given.positional) > 1:
         extra = given.positional[1]
@@ -268,17 +250,21 @@ def _read_target(place: Place, given: Options, found: Found) -> None:
     if flagged is not None:
         if given.positional:
             found.remark(
-                "ignored", "--model", str(flagged.value), None, "the model is named before the flags too"
+                "ignored", "--model", "the model is named before the flags too", found=str(flagged.value)
             )
         else:
             found.settings["target"] = str(flagged.value)
-        if not given.positional and found.warns_of_model and flagged.place.name is None:
+        if not given.positional and warns and flagged.place.name is None:
             found.remark(
-                "deprecated", "--model", str(flagged.value), "vllm serve MODEL", "with `vllm serve` it warns"
+                "deprecated",
+                "--model",
+                "with `vllm serve` it warns",
+                found=str(flagged.value),
+                today="vllm serve MODEL",
             )
 
 
-def _set_field(item: Given, found: Found) -> None:
+def _set_field(item: Given, found: Gathering) -> None:
     path, _ = options.FIELDS[item.option.name]
     value: Any = item.value
     here = item.place
@@ -306,20 +292,20 @@ def _human(place: Place, name: str, raw: str) -> int:
     return int(float(match[1]) * base ** _POWERS[unit.lower()]) if unit else int(match[1])
 
 
-def _set_switch(place: Place, path: str, flag: str, given: Options, found: Found) -> None:
+def _set_switch(place: Place, path: str, flag: str, given: Options, found: Gathering) -> None:
     yes, no = given.given.get(f"--{flag}"), given.given.get(f"--no-{flag}")
     if yes is not None or no is not None:
         last = max((item for item in (yes, no) if item is not None), key=lambda item: item.position)
         found.settings[path] = last is yes
 
 
-def _read_speculation(place: Place, given: Options, dotted: Node | None, found: Found) -> None:
+def _read_speculation(place: Place, given: Options, dotted: Node | None, found: Gathering) -> None:
     config = dotted
     item = given.given.get(_CONFIG)
     if item is not None:
         if dotted is not None:
             found.remark(
-                "ignored", _CONFIG, str(item.value), None, "the dotted keys come after it and take its place"
+                "ignored", _CONFIG, "the dotted keys come after it and take its place", found=str(item.value)
             )
         else:
             config = read_json(Place("vllm", str(item.value), 0, _CONFIG))
@@ -335,9 +321,7 @@ def _read_speculation(place: Place, given: Options, dotted: Node | None, found: 
         if flag in given.given:
             old = given.given[flag]
             here = old.place
-            if (past := effect_of(removed, found.version)) is not None:
-                told_of = told(removed.gone)
-                found.remark(past, flag, str(old.value), removed.today, removed.reason, told_of)
+            remark_removed(found, flag, str(old.value), removed)
             if removed.key and removed.key not in members:
                 members[removed.key] = Node(_typed(here, removed.key, old.value), here, here)
     if members:

@@ -8,37 +8,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from draftproof.configs.engines.account import Account, changeable, shown
-from draftproof.configs.engines.base import Artifact, Default, Note, Rendered
+from draftproof.configs.engines.account import changeable, shown
+from draftproof.configs.engines.base import Artifact
+from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.vllm import facts, options, words
 from draftproof.configs.engines.vllm.history import has, told
 from draftproof.configs.reading.shell import write_command
-from draftproof.configs.speculation import BatchRange, Deployment
+from draftproof.configs.speculation import BatchRange
 
 _SPECULATION = "speculation."
 
 
-def render(deployment: Deployment, version: str, defaults: tuple[Default, ...]) -> Rendered:
-    """`defaults`: what acts in the source engine and would not act here."""
-    writer = _Writer(deployment, version, defaults)
-    writer.write()
-    notes = writer.notes()
-    if writer.account.has_impossible:
-        return Rendered(artifacts=(), notes=notes)
-    return Rendered(artifacts=(writer.artifact(),), notes=notes)
+class VllmWriter(Writer):
+    """`config` becomes the speculation object, `words` the flags."""
 
-
-class _Writer:
-    """One rendering: `config` becomes the speculation object, `words` the flags."""
-
-    def __init__(self, deployment: Deployment, version: str, defaults: tuple[Default, ...]) -> None:
-        self.deployment, self.version = deployment, version
-        self.account = Account(deployment, "vLLM", defaults)
-        self.defaults = defaults
-        self.config: dict[str, Any] = {}
-        self.words: list[str] = []
-
-    def write(self) -> None:
+    def write(self) -> tuple[Artifact, ...]:
         if self._method():
             self._drafter()
             self._depth()
@@ -49,24 +33,9 @@ class _Writer:
             self._missing()
         self._flags()
         self._extras()
+        return (self._artifact(),)
 
-    def notes(self) -> tuple[Note, ...]:
-        account = self.account
-        if account.has_impossible:
-            for path in account.under("speculation"):
-                if not account.is_noted(path):
-                    account.dropped(path, "not written, for the configuration as a whole is impossible")
-        else:
-            if not self.config:
-                for path in account.under("speculation"):
-                    if not account.is_noted(path):
-                        account.dropped(path, words.NOTHING_DRAFTED)
-            for item in self.defaults:
-                if item.value and not account.is_noted(item.setting):
-                    account.dropped(item.setting, "vLLM has no such setting")
-        return account.finish()
-
-    def artifact(self) -> Artifact:
+    def _artifact(self) -> Artifact:
         environment = dict(self.account.said.get("extras.vllm.env", {}))
         target = self.account.said.get("target")
         launched = self.account.said.get("extras.vllm.launcher")
@@ -74,7 +43,7 @@ class _Writer:
         if target is None and not self.words and not environment and not launched and speculation:
             return Artifact(name="speculative-config", text=speculation[0])
         flags = [*self.words, *(["--speculative-config", *speculation] if speculation else [])]
-        rest = list(self.deployment.rest) if self.deployment.engine == "vllm" else []
+        rest = list(self.deployment.rest) if self.own else []
         launcher = launched if isinstance(launched, tuple) else ("vllm", "serve")
         flagged = len(launcher) > 2 or (target is not None and target.startswith("-"))
         named = [] if target is None else [f"--model={target}"] if flagged else [target]
@@ -173,7 +142,7 @@ class _Writer:
 
     def _quantization(self, path: str, write: Any) -> None:
         """A word of vLLM's own goes back; another engine's word names another thing."""
-        if self.deployment.engine == "vllm":
+        if self.own:
             write(self.account.said[path])
         else:
             self.account.dropped(
@@ -194,7 +163,7 @@ class _Writer:
             )
         elif depth is not None:
             self._put("depth", "num_speculative_tokens", depth)
-        elif self.deployment.engine != "vllm":
+        elif not self.own:
             self._derived_depth(schedule)
 
     def _derived_depth(self, schedule: tuple[BatchRange, ...]) -> None:
@@ -289,11 +258,7 @@ class _Writer:
                 account.impossible(
                     path, "vLLM refuses prompt_lookup_min above prompt_lookup_max", facts.SOURCE
                 )
-            elif (
-                key.path == "draft_kv_dtype"
-                and self.deployment.engine != "vllm"
-                and value not in words.KV_WORDS
-            ):
+            elif key.path == "draft_kv_dtype" and not self.own and value not in words.KV_WORDS:
                 account.dropped(
                     path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
                 )
@@ -353,13 +318,13 @@ class _Writer:
                 self._quantization(
                     path, lambda word, flag=flag: self._flag("target.quantization", flag, word)
                 )
-            elif path == "memory_fraction" and self.deployment.engine != "vllm":
+            elif path == "memory_fraction" and not self.own:
                 account.dropped(
                     path,
                     f"{self.deployment.engine} means another fraction than vLLM, whose --gpu-memory-utilization holds "
                     "weights, caches and room to compute: plan it anew",
                 )
-            elif path == "kv_dtype" and self.deployment.engine != "vllm" and value not in words.KV_WORDS:
+            elif path == "kv_dtype" and not self.own and value not in words.KV_WORDS:
                 account.dropped(
                     path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
                 )
@@ -398,5 +363,5 @@ class _Writer:
             account.kept("extras.vllm.launcher", " ".join(account.said["extras.vllm.launcher"]))
         if account.said.get("extras.vllm.max_model_len") == "auto":
             self._flag("extras.vllm.max_model_len", "--max-model-len", "auto")
-        if self.deployment.engine == "vllm" and self.deployment.rest:
+        if self.own and self.deployment.rest:
             account.kept("rest", " ".join(self.deployment.rest), "carried along unread")
