@@ -6,7 +6,7 @@ to its target id (target = draft + d2t[draft]); `t2d` says for each target id wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -82,7 +82,18 @@ def captured_layers(config: object) -> tuple[str, tuple[int, ...]] | None:
         found = inner.get(key) if isinstance(inner, dict) else None
         if isinstance(found, list) and found and all(type(layer) is int for layer in found):
             return (f"{group}.{key}" if group else key), tuple(found)
-    return None
+    return next(((key, layers) for key, layers in _gguf_lists(config)), None)
+
+
+def _gguf_lists(config: dict[str, object]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """`eagle3.target_layers`: a GGUF file names its architecture in the key."""
+    for key, found in config.items():
+        if (
+            key.endswith(".target_layers")
+            and isinstance(found, list)
+            and all(type(part) is int for part in found)
+        ):
+            yield key, tuple(found)
 
 
 _LAYER_KEYS = (

@@ -27,7 +27,8 @@ from draftproof.core.errors import DraftproofError
 _UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
 _PROGRAMS = {"trtllm-serve": "trtllm", "llama-server": "llamacpp", "draftproof": "draftproof", "vllm": "vllm"}
 _IMAGES = {
-    "vllm-openai": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "release": "trtllm", "llama.cpp": "llamacpp",
+    "vllm-openai": "vllm", "vllm-openai-cpu": "vllm", "vllm-openai-rocm": "vllm", "vllm-openai-xpu": "vllm",
+    "sglang": "sglang", "tensorrt-llm": "trtllm", "release": "trtllm", "llama.cpp": "llamacpp",
 }  # fmt: skip
 """Last part of an image's name → engine."""
 _ALIASES = {"json_schema": "response_format", "beam_search": "use_beam_search"}

@@ -12,6 +12,10 @@ def run(engine: str, method: Method, **fields: Any) -> Build:
     return case(engine, Speculation(method=method, depth=4), **fields)
 
 
+def launched(*words: str) -> dict[str, Any]:
+    return {"vllm.launcher": words}
+
+
 FIXTURES = {
     "COMBO-01": Fixtures(
         positive=(
@@ -57,5 +61,20 @@ FIXTURES = {
     "COMBO-06": Fixtures(
         positive=(run("sglang", "eagle", rest=("--enable-lmcache",)),),
         negative=(run("sglang", "eagle"),),
+    ),
+    "COMBO-07": Fixtures(
+        positive=(
+            run("vllm", "ngram", version="0.33.0+cpu"),
+            run("vllm", "eagle3", extras=launched("docker", "run", "vllm/vllm-openai-cpu:v0.33.0-arm64")),
+            run("vllm", "mtp", extras={"vllm.env": {"VLLM_CPU_KVCACHE_SPACE": "40"}}),
+        ),
+        negative=(
+            run("vllm", "ngram", version="0.33.0"),
+            run("vllm", "none", version="0.33.0+cpu"),
+            run("vllm", "ngram", extras=launched("docker", "run", "vllm/vllm-openai:v0.33.0")),
+            run(
+                "vllm", "ngram", version="0.33.0+cpu", extras={"vllm.env": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}
+            ),
+        ),
     ),
 }

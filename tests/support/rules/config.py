@@ -33,6 +33,7 @@ PLAIN = Checkpoint({**QWEN}, tokens=None)
 MASKED = Checkpoint({**QWEN, "mask_token_id": 3}, tokens=None, tensors={"a.weight": (2, 2)})
 HIDDEN = Checkpoint({**QWEN, "ptd_token_id": 3}, tokens=None, tensors={"mask_hidden": (2,)})
 V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
+V2 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "1"})})}
 REJECTION = MappingProxyType({"sglang.use-rejection-sampling": True})
 
 FIXTURES = {
@@ -116,5 +117,20 @@ FIXTURES = {
     "CONFIG-09": Fixtures(
         positive=(served(SPECULATORS), served({**SPECULATORS, "speculators_config": {}})),
         negative=(served({**QWEN}), served(SPECULATORS, "ngram")),
+    ),
+    "CONFIG-10": Fixtures(
+        positive=(
+            run("vllm", "suffix", fields=V2),
+            run("vllm", "draft_model", fields=V2, different_vocabulary=True),
+            run("vllm", "dspark", fields=V1),
+            run("vllm", "mtp", fields=V1, extras=MappingProxyType({"vllm.draft_lm_head_quantization": "fp8"})),
+        ),
+        negative=(
+            run("vllm", "suffix"),
+            run("vllm", "suffix", fields=V1),
+            run("vllm", "dspark", fields=V2),
+            run("vllm", "custom", fields=V2, extras=MappingProxyType({"vllm.method": "extract_hidden_states"})),
+            run("vllm", "eagle3", fields=V1),
+        ),
     ),
 }  # fmt: skip

@@ -65,6 +65,15 @@ MODEL = Checkpoint(
     },
 )
 LAYERS = {"eagle_aux_hidden_state_layer_ids": [2, 4, 6]}
+V1 = {"extras": {"vllm.env": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}}
+
+
+def nested(*layers: int) -> dict[str, Any]:
+    return {"eagle_config": {"eagle_aux_hidden_state_layer_ids": list(layers)}}
+
+
+OF_STATES = {f"fc_norm.{number}.weight": (H,) for number in range(3)}
+"""One norm for each captured state."""
 
 
 def run(
@@ -74,9 +83,10 @@ def run(
     target: Checkpoint = TARGET,
     name: str = "org/some-eagle3-head",
     remarks: tuple[Remark, ...] = (),
+    said: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Build:
-    speculation = Speculation(method=method, drafter=ModelRef(name=name), depth=4)
+    speculation = Speculation(method=method, drafter=ModelRef(name=name), depth=4, **(said or {}))
     return case(engine, speculation, target, drafter, remarks=remarks, **fields)
 
 
@@ -185,19 +195,29 @@ FIXTURES = {
         ),
     ),
     "EAGLE-12": Fixtures(
-        positive=(run("vllm", "eagle3", eagle3()),),
-        negative=(run("vllm", "eagle3", eagle3(**LAYERS)),),
+        positive=tuple(run(engine, "eagle3", eagle3()) for engine in ("vllm", "sglang", "trtllm")),
+        negative=(
+            run("vllm", "eagle3", eagle3(**LAYERS)),
+            run("llamacpp", "eagle3", eagle3(**{"eagle3.target_layers": [2, 4, 5]})),
+            run("trtllm", "eagle3", eagle3(), said={"extras": {"trtllm.eagle3_layers_to_capture": (1, 3, 4)}}),
+        ),
     ),
     "EAGLE-13": Fixtures(
         positive=(
             run("vllm", "eagle3", eagle3(norm_before_fc=True)),
             run("vllm", "eagle3", eagle3(extra={"input_norm.weight": (3 * H,)})),
             run("vllm", "eagle3", eagle3(bias=False, extra={"fc.bias": (H,)})),
+            run("vllm", "eagle3", eagle3(fc_norm=True)),
+            run("vllm", "eagle3", eagle3(extra=OF_STATES)),
+            run("sglang", "eagle3", eagle3(use_aux_norm=True)),
+            run("sglang", "eagle3", eagle3(extra={"aux_norm_low.weight": (H,)})),
         ),
         negative=(
             run("vllm", "eagle3", eagle3()),
             run("vllm", "eagle3", eagle3(norm_before_fc=True, extra={"input_norm.weight": (3 * H,)})),
             run("vllm", "eagle3", eagle3(eagle_config={"norm_before_fc": True}, extra={"n.weight": (3 * H,)})),
+            run("vllm", "eagle3", eagle3(fc_norm=True, extra=OF_STATES)),
+            run("sglang", "eagle3", eagle3(use_aux_norm=True, extra={"aux_norm_low.weight": (H,)})),
         ),
     ),
     "EAGLE-14": Fixtures(
@@ -209,6 +229,37 @@ FIXTURES = {
             run("vllm", "eagle3", eagle3(), name="org/EAGLE3-head", remarks=GUESSED),
             run("vllm", "eagle3", eagle3(), name="/models/head"),
             run("vllm", "draft_model", MODEL, name="org/small", remarks=GUESSED),
+        ),
+    ),
+    "EAGLE-15": Fixtures(
+        positive=(
+            run("vllm", "eagle3", eagle3(**nested(1, 3, 5))),
+            run("sglang", "eagle3", eagle3(**LAYERS)),
+            run("trtllm", "eagle3", eagle3(**LAYERS)),
+            run("trtllm", "eagle3", eagle3(**nested(1, 3, 5))),
+        ),
+        negative=(
+            run("vllm", "eagle3", eagle3(**LAYERS)),
+            run("vllm", "eagle3", eagle3()),
+            run("vllm", "eagle3", eagle3(**nested(1, 3, 4))),
+            run("vllm", "eagle3", eagle3(**nested(1, 3, 5)), **V1),
+            run("sglang", "eagle3", eagle3(**nested(1, 3, 5))),
+            run("sglang", "eagle3", eagle3(eagle_aux_hidden_state_layer_ids=[2, 4, 5])),
+            run("trtllm", "eagle3", eagle3(**LAYERS), said={"extras": {"trtllm.eagle3_layers_to_capture": (1, 3, 5)}}),
+        ),
+    ),
+    "EAGLE-16": Fixtures(
+        positive=(
+            run("sglang", "eagle3", eagle3(norm_before_residual=True)),
+            run("trtllm", "eagle3", eagle3(norm_before_residual=True)),
+            run("trtllm", "eagle3", eagle3(norm_before_fc=True, extra={"n.weight": (3 * H,)})),
+            run("vllm", "eagle3", eagle3(use_aux_norm=True)),
+            run("vllm", "p_eagle", eagle3(speculators_model_type="peagle", norm_output=True)),
+        ),
+        negative=(
+            run("vllm", "eagle3", eagle3(norm_before_residual=True, norm_output=True, fc_norm=True, extra=OF_STATES)),
+            run("sglang", "eagle3", eagle3(norm_before_residual=False, norm_output=True, use_aux_norm=True)),
+            run("trtllm", "eagle3", eagle3(eagle_config={"norm_before_fc": True}, norm_before_fc=True)),
         ),
     ),
 }  # fmt: skip

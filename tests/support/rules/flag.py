@@ -58,6 +58,13 @@ def ordinary_drafter(remarks: tuple[Remark, ...], engine: str = "llamacpp") -> B
 V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
 V2 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "1"})})}
 SCHEDULE = (BatchRange(low=1, high=2, depth=2), BatchRange(low=3, high=None, depth=0))
+
+
+def several_modules(count: int) -> Build:
+    files = Checkpoint({**QWEN, "num_nextn_predict_layers": count}, tokens=None)
+    return case("vllm", Speculation(method="mtp", schedule=SCHEDULE), files)
+
+
 REJECTION = MappingProxyType({"trtllm.use_rejection_sampling": True})
 
 FIXTURES = {
@@ -97,8 +104,25 @@ FIXTURES = {
         negative=(run("vllm", "eagle3", verification="block"), run("vllm", "eagle3", fields=V1)),
     ),
     "FLAG-09": Fixtures(
-        positive=(run("vllm", "mtp", fields=V2, schedule=SCHEDULE),),
-        negative=(run("vllm", "mtp", schedule=SCHEDULE), run("vllm", "mtp", fields=V2)),
+        positive=(
+            run("vllm", "mtp", fields={**V2, "version": "0.20.0"}, schedule=SCHEDULE),
+            run("vllm", "draft_model", schedule=SCHEDULE),
+            run("vllm", "draft_model", fields={"version": "0.32.0"}, schedule=SCHEDULE),
+            run("vllm", "dflash", fields={"version": "0.32.0"}, schedule=SCHEDULE),
+            run("vllm", "suffix", schedule=SCHEDULE),
+            run("vllm", "eagle3", fields=V1, schedule=SCHEDULE),
+            several_modules(3),
+        ),
+        negative=(
+            run("vllm", "mtp", schedule=SCHEDULE),
+            run("vllm", "mtp", fields=V2),
+            run("vllm", "mtp", fields=V2, schedule=SCHEDULE),
+            run("vllm", "eagle3", fields={"version": "0.32.0"}, schedule=SCHEDULE),
+            run("vllm", "dflash", schedule=SCHEDULE),
+            run("vllm", "eagle3", fields={**V1, "enforce_eager": True}, schedule=SCHEDULE),
+            run("vllm", "draft_model", fields={"data_parallel": 2}, schedule=SCHEDULE),
+            several_modules(1),
+        ),
     ),
     "FLAG-10": Fixtures(
         positive=(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts.features import Feature, of_feature
-from draftproof.configs.rules.rule import Hit, Rule
+from draftproof.configs.rules.facts.runners import forced
+from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources and feature matrices of the engines", read="2026-11")
@@ -39,6 +40,37 @@ _USED: dict[Feature, Callable[[Case], Found]] = {
     "vision": lambda case: _first_on(case, "mmproj", "mm", "mmproj_url"),
     "connector": lambda case: _first_on(case, "enable_lmcache"),
 }
+
+
+_CPU_WORDS = ("vllm-openai-cpu", "vllm-cpu", "+cpu", "VLLM_CPU_")
+_EXPANDS = Reading(
+    "vllm",
+    ">=0.32,<=0.33.0",
+    Source(name="vLLM 0.32.0 and 0.33.0 source: cpu_triton_utils.py, rejection_sampler.py", read="2026-11"),
+)
+
+
+def _cpu_without_triton(case: Case) -> Iterator[Hit]:
+    if case.method == "none" or forced(case) == "V2":
+        return
+    launcher, environment = case.extra("launcher"), case.extra("env")
+    words = [case.deployment.version or ""]
+    words += [str(word) for word in launcher] if isinstance(launcher, tuple | list) else []
+    words += list(environment) if isinstance(environment, Mapping) else []
+    seen = next((word for word in words if any(sign in word for sign in _CPU_WORDS)), None)
+    if seen is None:
+        return
+    is_certain = any(sign in word for word in words for sign in ("arm64", "aarch64"))
+    yield Hit(
+        detail=(
+            f"vLLM's CPU build {'for Arm, which has no Triton,' if is_certain else 'without Triton'} runs model runner "
+            "V1, whose C++ code spreads temperature, top_p and top_k over the drafted rows into a copy that nobody "
+            "reads: rows are sampled with what memory held, and top_k can end the engine. Requests with temperature 0 "
+            "are not concerned."
+        ),
+        evidence=(Evidence(where="command", key="CPU build", found=seen),),
+        severity=Severity.ERROR if is_certain else None,
+    )
 
 
 def _together(feature: Feature) -> Callable[[Case], Iterator[Hit]]:
@@ -111,5 +143,22 @@ RULES = (
         "Speculation with an external cache",
         "A cache that comes from outside holds nothing for the drafter.",
         "Switch the connector off, or decode plainly.",
+    ),
+    Rule(
+        code="COMBO-07",
+        title="Sampled requests under speculation on vLLM's CPU build",
+        severity=Severity.WARNING,
+        about=(
+            "On x86-64 the CPU build takes Triton for CPUs along and runs model runner V2. Where Triton is missing, "
+            "the older runner verifies sampled drafts with parameters that it never filled in: other text than without "
+            "speculation, or a crash."
+        ),
+        remedy=(
+            'Look for "Using V2 Model Runner" in the log of the start. Where it is missing, install Triton for CPUs '
+            "(x86-64), send requests with temperature 0 alone, or decode plainly."
+        ),
+        source=_EXPANDS.source,
+        judge=_cpu_without_triton,
+        readings=(_EXPANDS,),
     ),
 )

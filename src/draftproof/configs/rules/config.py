@@ -7,6 +7,13 @@ from collections.abc import Iterator
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.methods import find_method, of_engine
+from draftproof.configs.rules.facts.runners import (
+    READING,
+    VARIABLE,
+    forced,
+    lacking_in_v1,
+    lacking_in_v2,
+)
 from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.configs.speculation import Method
 from draftproof.core.finding import Evidence, Severity, Source
@@ -164,8 +171,22 @@ def _vllm_obstacles(case: Case) -> tuple[tuple[str, bool], ...]:
         ("LoRA", bool(case.deployment.lora)),
         ("pipeline parallelism", (case.deployment.pipeline_parallel or 1) > 1),
         ("enforce_eager, for it needs full graphs", bool(case.deployment.enforce_eager)),
-        ("model runner V1", case.environment("VLLM_USE_V2_MODEL_RUNNER") == "0"),
+        ("model runner V1", forced(case) == "V1"),
     )
+
+
+def _wrong_runner(case: Case) -> Iterator[Hit]:
+    said = forced(case)
+    lacking = None if said is None else lacking_in_v2(case) if said == "V2" else lacking_in_v1(case)
+    if lacking is not None:
+        yield Hit(
+            detail=f"Model runner {said} is forced and does not have {lacking}: vLLM refuses to start.",
+            evidence=(
+                Evidence(
+                    where="command", key=VARIABLE, found="1" if said == "V2" else "0", expected="not set"
+                ),
+            ),
+        )
 
 
 _MASK_KEYS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_id")
@@ -352,5 +373,18 @@ RULES = (
         source=read.VLLM.source,
         judge=_drafter_as_target,
         readings=(read.VLLM,),
+    ),
+    Rule(
+        code="CONFIG-10",
+        title="A model runner that does not have what is asked for",
+        severity=Severity.ERROR,
+        about=(
+            "vLLM has two model runners and chooses by itself. A variable that forces one, left over from a time "
+            "when it was a trial, ends in an error with methods that the other one has."
+        ),
+        remedy=f"Leave {VARIABLE} out: vLLM takes the runner that has the method.",
+        source=READING.source,
+        judge=_wrong_runner,
+        readings=(READING,),
     ),
 )

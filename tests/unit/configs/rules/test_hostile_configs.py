@@ -25,6 +25,7 @@ KEYS = (
     "rope_scaling", "rope_parameters", "layer_types", "sliding_window", "eos_token_id", "bos_token_id",
     "quantization_config", "num_nextn_predict_layers", "mtp_config", "speculators_config", "eagle_config",
     "eagle_aux_hidden_state_layer_ids", "draft_vocab_size", "target_hidden_size", "norm_before_fc", "dflash_config",
+    "norm_before_residual", "fc_norm",
     "partial_rotary_factor", "speculators_model_type", "num_experts", "kv_lora_rank", "use_sliding_window",
 )  # fmt: skip
 VALUES = st.recursive(

@@ -28,7 +28,7 @@ from draftproof.core.errors import DraftproofError
 _ENTRY_POINT = "vllm.entrypoints.openai.api_server"
 _CONFIG = "--speculative-config"
 _IMAGE = re.compile(
-    r"(?:[^\s]*/)?vllm-openai(?::(?:v?(?P<version>\d+\.\d+\.\d+)|[\w.-]+))?(?:@sha256:[0-9a-f]+)?"
+    r"(?:[^\s]*/)?vllm-openai(?:-[a-z]+)?(?::(?:v?(?P<version>\d+\.\d+\.\d+)|[\w.-]+))?(?:@sha256:[0-9a-f]+)?"
 )
 _HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

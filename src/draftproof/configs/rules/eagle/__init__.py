@@ -6,6 +6,6 @@ before anything runs.
 
 from __future__ import annotations
 
-from draftproof.configs.rules.eagle import generation, tensors
+from draftproof.configs.rules.eagle import generation, reading, tensors
 
-RULES = tuple(sorted((*generation.RULES, *tensors.RULES), key=lambda rule: rule.code))
+RULES = tuple(sorted((*generation.RULES, *reading.RULES, *tensors.RULES), key=lambda rule: rule.code))

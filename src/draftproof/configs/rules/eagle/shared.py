@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draftproof.checkpoints.heads import Kind
+from draftproof.checkpoints.heads import Kind, NamedTensor
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import MissingError
 from draftproof.configs.speculation import Method
@@ -24,3 +24,11 @@ def kind_of(case: Case) -> Kind:
             f"what kind of drafter it is: {'; '.join(case.drafter.remarks) or 'no weights at hand'}"
         )
     return drafting.kind
+
+
+def fc_of(case: Case) -> NamedTensor:
+    """The projection of the target's states into the head."""
+    case.tensors(case.drafter, "drafter")
+    if case.drafting.fc is None:
+        raise MissingError("the head's fc.weight")
+    return case.drafting.fc

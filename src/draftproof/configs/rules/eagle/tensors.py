@@ -6,24 +6,16 @@ import re
 from collections.abc import Iterator
 
 from draftproof.checkpoints.head_tables import captured_layers, find_faults
-from draftproof.checkpoints.heads import NamedTensor
 from draftproof.configs.rules.case import Case, whole
-from draftproof.configs.rules.eagle.shared import EAGLE, EAGLE3, SHAPES, kind_of
+from draftproof.configs.rules.eagle.shared import EAGLE, EAGLE3, SHAPES, fc_of, kind_of
 from draftproof.configs.rules.rule import Hit, MissingError, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
 _MAPPING = Source(name="vLLM 0.33.0 source; verl-SpeCo pull request 66, SpecForge 76 and 478", read="2026-11")
 
 
-def _fc(case: Case) -> NamedTensor:
-    case.tensors(case.drafter, "drafter")
-    if case.drafting.fc is None:
-        raise MissingError("the head's fc.weight")
-    return case.drafting.fc
-
-
 def _target_width(case: Case) -> Iterator[Hit]:
-    kind, fc = kind_of(case), _fc(case)
+    kind, fc = kind_of(case), fc_of(case)
     hidden = case.whole(case.target, "hidden_size", "target")
     columns = fc.info.shape[1]
     declared = whole(case.drafter.language_config, "target_hidden_size")
@@ -163,55 +155,6 @@ def _layers_fit(case: Case) -> Iterator[Hit]:
         )
 
 
-def _layers_unsaid(case: Case) -> Iterator[Hit]:
-    if kind_of(case) != "eagle3" or captured_layers(case.drafter.config) is not None:
-        return
-    num_layers = case.whole(case.target, "num_hidden_layers", "target")
-    default = (2, num_layers // 2, num_layers - 3)
-    yield Hit(
-        detail=(
-            "The head does not say which of the target's layers it reads; the engine takes its default "
-            f"(vLLM {default[0]}, {default[1]} and {default[2]}), which need not be those of the training."
-        ),
-        evidence=(Evidence(where="config.json", key="eagle_aux_hidden_state_layer_ids", found="not there"),),
-    )
-
-
-def _norms(case: Case) -> Iterator[Hit]:
-    fc, config = _fc(case), case.drafter.config
-    tensors = case.tensors(case.drafter, "drafter")
-    inner = config.get("eagle_config")
-    said = config.get("norm_before_fc", inner.get("norm_before_fc") if isinstance(inner, dict) else None)
-    width = fc.info.shape[1]
-    norm = next((name for name, info in sorted(tensors.items()) if info.shape == (width,)), None)
-    if said is True and norm is None:
-        yield Hit(
-            detail="norm_before_fc is set, and the head holds no norm of that width.",
-            evidence=(
-                Evidence(where="config.json", key="norm_before_fc", found="true"),
-                Evidence(
-                    where=case.drafter.reference,
-                    found="no such tensor",
-                    expected=f"a norm of shape [{width}]",
-                ),
-            ),
-        )
-    elif norm is not None and said is not True:
-        yield Hit(
-            detail="The head holds a norm before fc that its configuration does not ask for: engines leave it out.",
-            evidence=(
-                Evidence(where=tensors[norm].where, key=norm, found=f"[{width}]"),
-                Evidence(where="config.json", key="norm_before_fc", found=str(said).lower(), expected="true"),
-            ),
-        )
-    bias = fc.name.removesuffix("weight") + "bias"
-    if bias in tensors and config.get("bias") is False:
-        yield Hit(
-            detail=f"The configuration says that fc has no bias, and the head holds {bias}.",
-            evidence=(Evidence(where="config.json", key="bias", found="false", expected="true"),),
-        )
-
-
 RULES = (
     Rule(
         code="EAGLE-05",
@@ -288,32 +231,5 @@ RULES = (
         source=Source(name="SGLang pull request 32334, vLLM pull request 43671", read="2026-11"),
         judge=_layers_fit,
         methods=EAGLE | {"dflash", "dspark"},
-    ),
-    Rule(
-        code="EAGLE-12",
-        title="The head does not say which layers it reads",
-        severity=Severity.INFO,
-        about=(
-            "Which layers a head was trained on is part of it: one and the same head accepted 2.68, 2.22 or 1.92 "
-            "tokens with three sets of layers, and an index that was off by one cost three quarters of the first "
-            "token's acceptance."
-        ),
-        remedy="Compare the acceptance of the first draft token with what the head's card reports.",
-        source=Source(name="SGLang pull request 32334, vLLM pull request 43671", read="2026-11"),
-        judge=_layers_unsaid,
-        methods=EAGLE3,
-    ),
-    Rule(
-        code="EAGLE-13",
-        title="Norm or bias of the head and its configuration disagree",
-        severity=Severity.WARNING,
-        about=(
-            "Generations of heads differ by a norm before fc, a norm behind it, a bias. Engines build what the "
-            "configuration says and leave other tensors unread: it runs, with less acceptance."
-        ),
-        remedy="Set the flag as the weights are (norm_before_fc, bias), or get both from the same source.",
-        source=Source(name="SGLang pull request 32334; vLLM 0.33.0 source", read="2026-11"),
-        judge=_norms,
-        methods=EAGLE,
     ),
 )

@@ -1,68 +1,17 @@
-"""FLAG: spellings that the engine refuses, warns of, ignores or rewrites, and values beyond its bounds.
-
-What a dialect noticed while it read the configuration (`Remark`) becomes a finding; the rest is judged from values.
-"""
+"""Values beyond bounds, and settings that do something else than they say, judged from what the deployment says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
-from draftproof.configs.engines.base import Effect, Remark
+from draftproof.checkpoints.heads import find_mtp
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
-from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
-from draftproof.configs.rules.versions import is_range
+from draftproof.configs.rules.facts.runners import VARIABLE, forced, lacking_in_v2, runner
+from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
-
-
-def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
-    def judge(case: Case) -> Iterator[Hit]:
-        for remark in case.remarks:
-            if remark.effect not in effects or (remark.effect, remark.setting) in _JUDGED_BY_CONFIG:
-                continue
-            today = f" Today: {remark.today}." if remark.today else ""
-            yield Hit(
-                severity=_SEVERITY.get(remark.effect),
-                detail=f"{remark.setting}: {remark.reason.rstrip('.')}.{today}",
-                evidence=(
-                    Evidence(
-                        where="command",
-                        key=remark.setting,
-                        found=remark.found or "not given",
-                        expected=remark.today,
-                    ),
-                ),
-                remedy=f"Write {remark.today}." if remark.today and remark.effect != "inferred" else None,
-                reading=_reading_of(case, remark),
-            )
-
-    return judge
-
-
-_SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.INFO}
-"""Where it is not the rule's own: what a file sets may be all there is, one flag hardly is."""
-_JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
-    {
-        ("refused", "--speculative-algorithm"),
-        ("refused", "--speculative-use-rejection-sampling"),
-        ("refused", "speculative_model"),
-    }
-)
-"""A missing drafter and rejection sampling have rules of their own, CONFIG-02 and CONFIG-08."""
-
-
-def _reading_of(case: Case, remark: Remark) -> Reading | None:
-    """vLLM's dialect has judged the version already, and its ranges may be words; other dialects know the version that
-    was read."""
-    if remark.versions and is_range(remark.versions) and remark.source is not None:
-        return Reading(case.engine, remark.versions, remark.source)
-    if case.engine == "vllm":
-        return None if remark.source is None else Reading(case.engine, ANY_VERSION, remark.source)
-    engine = read.BY_ENGINE.get(case.engine)
-    return engine if engine is None or remark.source is None else replace(engine, source=remark.source)
 
 
 def _bounds(case: Case) -> Iterator[Hit]:
@@ -142,16 +91,7 @@ def _tree_under_overlap(case: Case) -> Iterator[Hit]:
 def _silent_block(case: Case) -> Iterator[Hit]:
     if case.speculation.verification != "block":
         return
-    forced = case.environment("VLLM_USE_V2_MODEL_RUNNER") == "0"
-    why = (
-        "VLLM_USE_V2_MODEL_RUNNER=0"
-        if forced
-        else f"method {case.method}"
-        if case.method in ("suffix", "custom", "pard", "p_eagle")
-        else "use_heterogeneous_vocab"
-        if case.speculation.different_vocabulary
-        else None
-    )
+    why = f"{VARIABLE}=0" if forced(case) == "V1" else lacking_in_v2(case)
     if why is not None:
         yield Hit(
             detail=(
@@ -162,21 +102,60 @@ def _silent_block(case: Case) -> Iterator[Hit]:
         )
 
 
+_SCHEDULE_REPORTED = Source(name="vLLM issue 51510, pull request 57053", read="2026-11")
+_SCHEDULE_READ = Source(
+    name="vLLM 0.32.0 and 0.33.0 source: config/vllm.py, worker/gpu/spec_decode", read="2026-11"
+)
+_CUT = (
+    "all drafts are computed and those beyond the scheduled number thrown away: only verifying gets cheaper"
+)
+
+
 def _idle_schedule(case: Case) -> Iterator[Hit]:
-    if case.speculation.schedule and case.environment("VLLM_USE_V2_MODEL_RUNNER") == "1":
-        yield Hit(
-            detail=(
-                "With model runner V2 the schedule was reported to reach the scheduler only: drafts are "
-                "computed anyway."
-            ),
-            evidence=(
-                Evidence(
-                    where="command",
-                    key="num_speculative_tokens_per_batch_size",
-                    found="given with VLLM_USE_V2_MODEL_RUNNER=1",
+    schedule = case.speculation.schedule
+    if not schedule or (case.deployment.data_parallel or 1) > 1:  # CONFIG-05 says that it is off
+        return
+    for on, versions, source, severity, effect in (
+        ("V2", "<0.32", _SCHEDULE_REPORTED, Severity.WARNING,
+         "it was reported to reach the scheduler only: drafts are computed anyway"),
+        ("V2", ">=0.32,<=0.33.0", _SCHEDULE_READ, Severity.WARNING,
+         _CUT if case.method == "draft_model" or _has_several_modules(case) else ""),
+        ("V2", ">=0.32,<0.33", _SCHEDULE_READ, Severity.WARNING,
+         _CUT if case.method in ("dflash", "dspark") and any(part.depth == 0 for part in schedule) else ""),
+        ("V1", "==0.33.0", _SCHEDULE_READ, Severity.WARNING,
+         "it is switched off with a warning, and every round drafts the full number"
+         if case.method in ("suffix", "custom") else ""),
+        ("V1", ">=0.32,<=0.33.0", _SCHEDULE_READ, Severity.INFO,
+         "" if case.method in ("suffix", "custom") or case.deployment.enforce_eager
+         else "it takes full CUDA graphs away (piecewise ones are left), which costs time at small batches"),
+    ):  # fmt: skip
+        if runner(case) == on and effect and case.is_within(versions):
+            yield Hit(
+                detail=f"The schedule on model runner {on}, with {case.method}: {effect}.",
+                evidence=(
+                    Evidence(
+                        where="command",
+                        key="num_speculative_tokens_per_batch_size",
+                        found=f"{len(schedule)} ranges, on model runner {on}",
+                    ),
                 ),
-            ),
-        )
+                severity=severity,
+                remedy=_OFF_V1 if on == "V1" else None,
+                reading=Reading("vllm", versions, source),
+            )
+
+
+_OFF_V1 = (
+    "Leave the schedule out, or run a method that model runner V2 has, without VLLM_USE_V2_MODEL_RUNNER=0."
+)
+
+
+def _has_several_modules(case: Case) -> bool:
+    """Whether the MTP layers are drafted with one after the other, each having its own step."""
+    if case.method != "mtp" or case.has_drafter or case.target_view is None:
+        return False
+    declared = find_mtp(case.target).declared
+    return declared is not None and declared[0].endswith("num_nextn_predict_layers") and declared[1] > 1
 
 
 def _lossy(case: Case) -> Iterator[Hit]:
@@ -227,61 +206,7 @@ def _idle_drafter(case: Case) -> Iterator[Hit]:
 _IDLE_DRAFTER = Source(name="llama.cpp build 11434, run with and without the flag", read="2026-11")
 
 
-def _from_remarks(
-    number: int, effect: Effect, severity: Severity, title: str, about: str, remedy: str
-) -> Rule:
-    return Rule(
-        code=f"FLAG-{number:02}",
-        title=title,
-        severity=severity,
-        about=about,
-        remedy=remedy,
-        source=_SOURCE,
-        judge=_remarks(effect),
-    )
-
-
 RULES = (
-    _from_remarks(
-        1,
-        "removed",
-        Severity.ERROR,
-        "A setting that no longer exists",
-        "The engine refuses it at start, or takes it for something else. Pages and scripts live longer than flags.",
-        "Leave it out, or write what replaced it.",
-    ),
-    _from_remarks(
-        2,
-        "deprecated",
-        Severity.WARNING,
-        "A setting that still works and will go",
-        "The engine warns and rewrites it.",
-        "Write today's spelling.",
-    ),
-    _from_remarks(
-        3,
-        "ignored",
-        Severity.WARNING,
-        "A setting without effect",
-        "The engine accepts it and does not act on it: what you read in the command is not what runs.",
-        "Leave it out, so that the command says what runs.",
-    ),
-    _from_remarks(
-        4,
-        "rewritten",
-        Severity.WARNING,
-        "A value that the engine replaces",
-        "Two settings contradict each other, and the engine decides for one of them.",
-        "Write the value that the engine takes.",
-    ),
-    _from_remarks(
-        5,
-        "inferred",
-        Severity.INFO,
-        "A setting that the engine deduces",
-        "What is not written is deduced from paths, files or other settings, and can change with them.",
-        "Write it down.",
-    ),
     Rule(
         code="FLAG-06",
         title="A value beyond the bounds of a kernel",
@@ -314,15 +239,16 @@ RULES = (
     ),
     Rule(
         code="FLAG-09",
-        title="A schedule that saves nothing",
+        title="A schedule that saves less than it says",
         severity=Severity.WARNING,
-        about="A setting that only half of the engine reads costs what it was to save.",
-        remedy="Look at the drafted tokens per step under load: at depth 0 they must be 0.",
-        source=Source(name="vLLM issue 51510, pull request 57053", read="2026-11"),
-        judge=_idle_schedule,
-        readings=(
-            Reading("vllm", "<=0.33.0", Source(name="vLLM issue 51510, pull request 57053", read="2026-11")),
+        about=(
+            "A schedule by batch size has to reach the scheduler, the drafter and the graphs. In vLLM EAGLE and MTP "
+            "with one layer draft what is scheduled; other methods draft everything, or run where the schedule is off."
         ),
+        remedy="Compare time per step at your peak load with and without the schedule; choose a smaller fixed number.",
+        source=_SCHEDULE_REPORTED,
+        judge=_idle_schedule,
+        readings=(Reading("vllm", "<=0.33.0", _SCHEDULE_READ),),
     ),
     Rule(
         code="FLAG-10",
@@ -365,26 +291,5 @@ RULES = (
         judge=_idle_drafter,
         methods=frozenset({"draft_model"}),
         readings=(Reading("llamacpp", "==11434", _IDLE_DRAFTER),),
-    ),
-    Rule(
-        code="FLAG-13",
-        title="Settings that the engine refuses together",
-        severity=Severity.ERROR,
-        about="Each value is one that the engine knows; in this combination it ends at start with an error.",
-        remedy="Add the setting that is missing, or leave this one out.",
-        source=_SOURCE,
-        judge=_remarks("refused"),
-    ),
-    Rule(
-        code="FLAG-14",
-        title="A setting that is not known here",
-        severity=Severity.WARNING,
-        about=(
-            "It was not read for this version, is no setting of the engine's that is known here, or stands in a "
-            "file that was not at hand. Nothing was checked about it."
-        ),
-        remedy="Let the engine itself confirm it (its --help), or give the file's contents as part of the command.",
-        source=_SOURCE,
-        judge=_remarks("unknown", "unread"),
     ),
 )

@@ -1,0 +1,141 @@
+"""Spellings that the engine refuses, warns of, ignores or rewrites: what a dialect noticed (`Remark`) as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from draftproof.configs.engines.base import Effect, Remark
+from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.facts import readings as read
+from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
+from draftproof.configs.rules.versions import is_range
+from draftproof.core.finding import Evidence, Severity, Source
+
+_SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
+
+
+def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
+    def judge(case: Case) -> Iterator[Hit]:
+        for remark in case.remarks:
+            if remark.effect not in effects or (remark.effect, remark.setting) in _JUDGED_BY_CONFIG:
+                continue
+            today = f" Today: {remark.today}." if remark.today else ""
+            yield Hit(
+                severity=_SEVERITY.get(remark.effect),
+                detail=f"{remark.setting}: {remark.reason.rstrip('.')}.{today}",
+                evidence=(
+                    Evidence(
+                        where="command",
+                        key=remark.setting,
+                        found=remark.found or "not given",
+                        expected=remark.today,
+                    ),
+                ),
+                remedy=f"Write {remark.today}." if remark.today and remark.effect != "inferred" else None,
+                reading=_reading_of(case, remark),
+            )
+
+    return judge
+
+
+_SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.INFO}
+"""Where it is not the rule's own: what a file sets may be all there is, one flag hardly is."""
+_JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
+    {
+        ("refused", "--speculative-algorithm"),
+        ("refused", "--speculative-use-rejection-sampling"),
+        ("refused", "speculative_model"),
+    }
+)
+"""A missing drafter and rejection sampling have rules of their own, CONFIG-02 and CONFIG-08."""
+
+
+def _reading_of(case: Case, remark: Remark) -> Reading | None:
+    """vLLM's dialect has judged the version already, and its ranges may be words; other dialects know the version that
+    was read."""
+    if remark.versions and is_range(remark.versions) and remark.source is not None:
+        return Reading(case.engine, remark.versions, remark.source)
+    if case.engine == "vllm":
+        return None if remark.source is None else Reading(case.engine, ANY_VERSION, remark.source)
+    engine = read.BY_ENGINE.get(case.engine)
+    return engine if engine is None or remark.source is None else replace(engine, source=remark.source)
+
+
+def _from_remarks(
+    number: int, effect: Effect, severity: Severity, title: str, about: str, remedy: str
+) -> Rule:
+    return Rule(
+        code=f"FLAG-{number:02}",
+        title=title,
+        severity=severity,
+        about=about,
+        remedy=remedy,
+        source=_SOURCE,
+        judge=_remarks(effect),
+    )
+
+
+RULES = (
+    _from_remarks(
+        1,
+        "removed",
+        Severity.ERROR,
+        "A setting that no longer exists",
+        "The engine refuses it at start, or takes it for something else. Pages and scripts live longer than flags.",
+        "Leave it out, or write what replaced it.",
+    ),
+    _from_remarks(
+        2,
+        "deprecated",
+        Severity.WARNING,
+        "A setting that still works and will go",
+        "The engine warns and rewrites it.",
+        "Write today's spelling.",
+    ),
+    _from_remarks(
+        3,
+        "ignored",
+        Severity.WARNING,
+        "A setting without effect",
+        "The engine accepts it and does not act on it: what you read in the command is not what runs.",
+        "Leave it out, so that the command says what runs.",
+    ),
+    _from_remarks(
+        4,
+        "rewritten",
+        Severity.WARNING,
+        "A value that the engine replaces",
+        "Two settings contradict each other, and the engine decides for one of them.",
+        "Write the value that the engine takes.",
+    ),
+    _from_remarks(
+        5,
+        "inferred",
+        Severity.INFO,
+        "A setting that the engine deduces",
+        "What is not written is deduced from paths, files or other settings, and can change with them.",
+        "Write it down.",
+    ),
+    Rule(
+        code="FLAG-13",
+        title="Settings that the engine refuses together",
+        severity=Severity.ERROR,
+        about="Each value is one that the engine knows; in this combination it ends at start with an error.",
+        remedy="Add the setting that is missing, or leave this one out.",
+        source=_SOURCE,
+        judge=_remarks("refused"),
+    ),
+    Rule(
+        code="FLAG-14",
+        title="A setting that is not known here",
+        severity=Severity.WARNING,
+        about=(
+            "It was not read for this version, is no setting of the engine's that is known here, or stands in a "
+            "file that was not at hand. Nothing was checked about it."
+        ),
+        remedy="Let the engine itself confirm it (its --help), or give the file's contents as part of the command.",
+        source=_SOURCE,
+        judge=_remarks("unknown", "unread"),
+    ),
+)
