@@ -19,6 +19,13 @@ Method = Literal[
 ]  # fmt: skip
 """pard: a draft model that drafts in parallel; p_eagle: an EAGLE-3 head that does; custom: code of the user's."""
 
+MODELS: frozenset[Method] = frozenset({"draft_model", "pard"})
+"""Drafted by a model of its own."""
+HEADS: frozenset[Method] = frozenset({"eagle", "eagle3", "p_eagle", "dflash", "dspark"})
+"""Drafted by a head that was trained for the target and has a checkpoint of its own."""
+DRAFTING: frozenset[Method] = MODELS | HEADS | {"mtp", "ngram", "suffix"}
+"""What servers run today."""
+
 Value = str | int | float | bool | None | tuple["Value", ...] | Mapping[str, "Value"]
 """A value of an engine's own key that has no neutral counterpart."""
 

@@ -7,24 +7,9 @@ from collections.abc import Iterator
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import DRAFTING, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
-_ALL: frozenset[Method] = frozenset(
-    {
-        "ngram",
-        "suffix",
-        "draft_model",
-        "pard",
-        "eagle",
-        "eagle3",
-        "p_eagle",
-        "mtp",
-        "dflash",
-        "dspark",
-        "auto",
-    }
-)
 _RECURRENT_TYPES = (
     "mamba", "rwkv", "jamba", "bamba", "falcon_mamba", "falcon_h1", "nemotron_h", "zamba", "lfm2", "qwen3_next",
     "qwen3_5", "granitemoehybrid", "recurrent_gemma", "plamo2", "kimi_linear", "qwen35",
@@ -59,7 +44,7 @@ def _running_state(view: CheckpointView) -> tuple[str, str] | None:
 
 def _views(case: Case) -> Iterator[tuple[str, CheckpointView]]:
     yield "target", case.target
-    if case.has_drafter and case.method in ("draft_model", "pard", "auto"):
+    if case.has_drafter and case.method in MODELS | {"auto"}:
         yield "drafter", case.drafter
 
 
@@ -146,7 +131,7 @@ RULES = (
         remedy="Use an engine that restores the state, or decode plainly.",
         source=Source(name="mlx-lm issues 1427, 1446, 1914; llama.cpp pull request 20080", read="2026-11"),
         judge=_cannot_rewind,
-        methods=_ALL,
+        methods=DRAFTING | {"auto"},
         readings=(
             Reading("transformers", ">=4.43,<=5.24.0", _TRANSFORMERS),
             Reading("llamacpp", "<=11434", _LLAMACPP),
@@ -163,7 +148,7 @@ RULES = (
         ),
         source=_LLAMACPP,
         judge=_rotating,
-        methods=_ALL,
+        methods=DRAFTING | {"auto"},
         readings=(Reading("llamacpp", "<=11434", _LLAMACPP),),
     ),
     Rule(
@@ -174,7 +159,7 @@ RULES = (
         remedy="Compare with another cache type on your own requests, long ones too.",
         source=Source(name="vLLM issues 40831 and 40880", read="2026-11"),
         judge=_quantised_cache,
-        methods=_ALL,
+        methods=DRAFTING | {"auto"},
         readings=(Reading("vllm", ANY_VERSION, Source(name="vLLM issues 40831 and 40880", read="2026-11")),),
     ),
     Rule(

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Mapping
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, whole
 from draftproof.configs.rules.rule import Hit, Reading, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import HEADS, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
-_APART: frozenset[Method] = frozenset(
-    {"draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash", "dspark", "auto"}
-)
 _VLLM = Source(name="vLLM 0.33.0 source", read="2026-11")
 _OVERRIDES = Reading(
     "vllm",
@@ -194,7 +191,7 @@ RULES = (
         ),
         source=Source(name="SGLang issue 6783, vLLM pull request 22935, vLLM 0.33.0 source", read="2026-11"),
         judge=_short_drafter,
-        methods=_APART,
+        methods=MODELS | HEADS | {"auto"},
     ),
     Rule(
         code="CONTEXT-02",
@@ -210,7 +207,7 @@ RULES = (
         ),
         source=_OVERRIDES.source,
         judge=_lost_override,
-        methods=_APART | {"mtp"},
+        methods=MODELS | HEADS | {"mtp", "auto"},
         readings=(_OVERRIDES,),
     ),
     Rule(
@@ -227,7 +224,7 @@ RULES = (
         ),
         source=Source(name="speculators issues 613 and 738, vLLM pull request 46301", read="2026-11"),
         judge=_partial_rotary,
-        methods=frozenset({"eagle", "eagle3", "p_eagle", "dflash", "dspark"}),
+        methods=HEADS,
     ),
     Rule(
         code="CONTEXT-04",

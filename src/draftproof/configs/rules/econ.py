@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import DRAFTING, MODELS
 from draftproof.core.breakeven import acceptance_needed
 from draftproof.core.finding import Evidence, Severity, Source
 
-_APART: frozenset[Method] = frozenset({"draft_model", "pard", "auto"})
 _SOURCE = Source(
     name="Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8; mlx-lm issue 1132", read="2026-11"
 )
@@ -109,10 +108,6 @@ def _crowd(case: Case) -> Iterator[Hit]:
     )
 
 
-_DRAFTING: frozenset[Method] = frozenset(
-    {"ngram", "suffix", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "dflash", "dspark"}
-)
-
 RULES = (
     Rule(
         code="ECON-01",
@@ -122,7 +117,7 @@ RULES = (
         remedy="Draft with the smaller of the two; a tenth of the target or less pays best.",
         source=_SOURCE,
         judge=_larger,
-        methods=_APART,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="ECON-02",
@@ -136,7 +131,7 @@ RULES = (
         remedy="Use a smaller drafter or fewer draft tokens; `draftproof breakeven` takes measured times.",
         source=_SOURCE,
         judge=_price,
-        methods=_APART,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="ECON-03",
@@ -151,7 +146,7 @@ RULES = (
             name="mlx-lm issue 1132, vLLM issues 37625 and 46295, SpecForge issue 339", read="2026-11"
         ),
         judge=_experts,
-        methods=_DRAFTING,
+        methods=DRAFTING,
     ),
     Rule(
         code="ECON-04",
@@ -164,6 +159,6 @@ RULES = (
         remedy="Measure at your peak load; a schedule by batch size or an adaptive depth lets go in time.",
         source=Source(name="vLLM issues 8439, 17984, 19254; SGLang issues 4759, 6949, 12411", read="2026-11"),
         judge=_crowd,
-        methods=_DRAFTING,
+        methods=DRAFTING,
     ),
 )

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Reading, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import DRAFTING
 from draftproof.core.finding import Evidence, Severity, Source
 
 _VLLM = Source(name="vLLM 0.33.0 source; issue 48630", read="2026-11")
 _SGLANG = Source(name="SGLang 0.5.23 source", read="2026-11")
 _GRAPHS = Source(name="SGLang issue 5274, vLLM issue 43295", read="2026-11")
 _LARGE_BYTES = 1 << 30
-_SPECULATING: frozenset[Method] = frozenset(
-    {"ngram", "suffix", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "dflash", "dspark"}
-)
 
 
 def _draft_logits(case: Case) -> Iterator[Hit]:
@@ -110,7 +107,7 @@ RULES = (
         ),
         source=_GRAPHS,
         judge=_graphs,
-        methods=_SPECULATING,
+        methods=DRAFTING,
     ),
     Rule(
         code="MEMORY-03",
@@ -120,7 +117,7 @@ RULES = (
         remedy="Raise --max-num-batched-tokens, or lower --max-num-seqs or the number of draft tokens.",
         source=_VLLM,
         judge=_token_budget,
-        methods=_SPECULATING,
+        methods=DRAFTING,
         readings=(Reading("vllm", ">=0.24,<=0.33.0", _VLLM),),
     ),
     Rule(
@@ -134,7 +131,7 @@ RULES = (
         remedy="Give --max-running-requests, and look at the cost in `draftproof plan`.",
         source=_SGLANG,
         judge=_capped_requests,
-        methods=_SPECULATING,
+        methods=DRAFTING,
         readings=(Reading("sglang", "==0.5.23", _SGLANG),),
     ),
 )

@@ -10,24 +10,10 @@ from draftproof.configs.identity import identify
 from draftproof.configs.pairs import Pair, load_catalogue
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import HEADS, Method
 from draftproof.core.finding import Evidence, Severity, Source
 
-_WITH_DRAFTER: frozenset[Method] = frozenset(
-    {
-        "draft_model",
-        "pard",
-        "eagle",
-        "eagle3",
-        "p_eagle",
-        "dflash",
-        "dspark",
-        "medusa",
-        "mlp_speculator",
-        "auto",
-    }
-)
-_HEADS: frozenset[Method] = _WITH_DRAFTER - {"draft_model", "auto"}
+_TRAINED: frozenset[Method] = HEADS | {"pard", "medusa", "mlp_speculator"}
 _SOURCE = Source(name="speculators format, `speculators_config.verifier`", read="2026-11")
 _MEASURE = (
     "Measure acceptance on some of your own requests before you rely on it: an hour of use costs less than a head "
@@ -170,7 +156,7 @@ RULES = (
         remedy=_MEASURE,
         source=_SOURCE,
         judge=_unproven,
-        methods=_WITH_DRAFTER,
+        methods=_TRAINED | {"draft_model", "auto"},
     ),
     Rule(
         code="PAIR-02",
@@ -183,7 +169,7 @@ RULES = (
         remedy=f"Use a drafter that was made for this target. {_MEASURE}",
         source=_SOURCE,
         judge=_another_target,
-        methods=_HEADS,
+        methods=_TRAINED,
     ),
     Rule(
         code="PAIR-03",
@@ -193,6 +179,6 @@ RULES = (
         remedy=f"Pin the target's revision to the declared one. {_MEASURE}",
         source=_SOURCE,
         judge=_another_revision,
-        methods=_HEADS,
+        methods=_TRAINED,
     ),
 )

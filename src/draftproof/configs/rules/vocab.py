@@ -18,10 +18,8 @@ from draftproof.configs.rules.facts.vocabularies import (
     reported_loss,
 )
 from draftproof.configs.rules.rule import Hit, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import MODELS
 from draftproof.core.finding import Evidence, Severity, Source
-
-_WITH_MODEL: frozenset[Method] = frozenset({"draft_model", "pard", "auto"})
 
 _FIELD = Source(
     name="vLLM issues 5203, 7252, 10913; transformers issue 45307; mlc-llm issue 3212", read="2026-11"
@@ -260,7 +258,7 @@ RULES = (
         remedy="Nothing, unless the engine asks for equal sizes (VOCAB-02).",
         source=_FIELD,
         judge=_padding,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-02",
@@ -273,7 +271,7 @@ RULES = (
         remedy="Use a drafter whose embedding has as many rows as the target's.",
         source=_FIELD,
         judge=_equal_size,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-03",
@@ -288,7 +286,7 @@ RULES = (
             name="SGLang 0.5.23 source; LM Studio bug tracker 481, 1519, 1597, 1761, 1914", read="2026-11"
         ),
         judge=_same_tokens,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-04",
@@ -302,7 +300,7 @@ RULES = (
         "Measure acceptance on your own requests before you rely on this pair.",
         source=REPORTED_BY,
         judge=_overlap,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-05",
@@ -315,7 +313,7 @@ RULES = (
         remedy="Use the drafter's variant that was tuned like the target (both instruct, or both base).",
         source=Source(name="LM Studio bug tracker 1597, 1914", read="2026-11"),
         judge=_special_ids,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-06",
@@ -328,7 +326,7 @@ RULES = (
         remedy="Use a drafter with the same added tokens where your requests use tools or thinking.",
         source=Source(name="comparison of tokenizer.json", read="2026-11"),
         judge=_added_tokens,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-07",
@@ -342,7 +340,7 @@ RULES = (
         remedy="Measure acceptance with your own template and thinking mode.",
         source=Source(name="z-lab/dflash issues 7, 60, 133", read="2026-11"),
         judge=_template,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
     Rule(
         code="VOCAB-08",
@@ -355,6 +353,6 @@ RULES = (
         remedy="Compare acceptance with a drafter of the same vocabulary, or leave use_heterogeneous_vocab off.",
         source=REPORTED_BY,
         judge=_unknown_token,
-        methods=_WITH_MODEL,
+        methods=MODELS | {"auto"},
     ),
 )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.rule import Reading
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import HEADS, MODELS, Method
 from draftproof.core.finding import Severity, Source
 
 Feature = Literal["pipeline", "lora", "data_parallel", "dp_attention", "vision", "connector", "beam", "eager"]
@@ -28,9 +28,6 @@ class FeatureFact:
         return (not self.methods or method in self.methods) and method not in self.not_methods
 
 
-_MODEL_DRAFTS: frozenset[Method] = frozenset(
-    {"draft_model", "pard", "eagle", "eagle3", "p_eagle", "mtp", "dflash", "dspark"}
-)
 _LLAMACPP_VISION = Reading(
     "llamacpp", "<=11434", Source(name="LM Studio bug tracker 1519, llama.cpp build 11434", read="2026-11")
 )
@@ -72,7 +69,7 @@ FEATURES: tuple[FeatureFact, ...] = (
             "adapters act on the target alone: drafts come from the unadapted model and are accepted less often "
             "(the feature matrix says that LoRA is not supported, code and a test that it is)"
         ),
-        methods=_MODEL_DRAFTS,
+        methods=MODELS | HEADS | {"mtp"},
     ),
     FeatureFact(
         feature="lora", reading=read.SGLANG, severity=Severity.ERROR,
