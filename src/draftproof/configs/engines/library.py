@@ -11,7 +11,8 @@ from typing import Any
 from draftproof.configs.engines.account import Account
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.jsontext import read_json
-from draftproof.configs.reading.pythontext import Call, Script, read_python
+from draftproof.configs.reading.node import Node
+from draftproof.configs.reading.pythontext import Argument, Call, Script, read_python
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.speculation import Deployment
 from draftproof.core.errors import DraftproofError
@@ -37,6 +38,36 @@ def read_script(place: Place, found: Gathering) -> Script:
         nodes = {name: value for name, value in script.assigned.items() if "." not in name}
         return Script(calls=[Call("", (), nodes, place)], comment=script.comment)
     return script
+
+
+class LibraryReader:
+    """`left`: arguments that are not read yet."""
+
+    def __init__(self, script: Script, found: Gathering, left: Mapping[str, Argument]) -> None:
+        self.script, self.found, self.left = script, found, dict(left)
+
+    def take(self, name: str) -> Node | None:
+        """The literal value of an argument; None where it is absent or None. Raises DP111 for a variable."""
+        argument = self.script.value(self.left.pop(name, None))
+        if argument is None or (isinstance(argument, Node) and argument.value is None):
+            return None
+        if not isinstance(argument, Node):
+            raise argument.place.refused(
+                f"{name}, whose value is not in the text", "a literal", "Write the value."
+            )
+        return argument
+
+    def keep(self, name: str, argument: Argument, around: bool) -> None:
+        """An argument that has no neutral counterpart."""
+        value = self.script.value(argument)
+        if isinstance(value, Node):
+            if value.value is not None:
+                self.found.own(name, value.plain(), around=around)
+            return
+        self.found.remark(
+            "unread", name, "its value is not in the text, and it is not kept", found=name,
+            position=argument.place.position,
+        )  # fmt: skip
 
 
 def literal(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from draftproof.configs.engines.gathering import Gathering
-from draftproof.configs.engines.library import read_script
+from draftproof.configs.engines.library import LibraryReader, read_script
 from draftproof.configs.engines.openvino import words
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.pythontext import Argument, Call, Code, Script
@@ -15,18 +15,37 @@ _PIPELINES = ("LLMPipeline", "ContinuousBatchingPipeline")
 def gather(place: Place, found: Gathering) -> None:
     """Raises DP111 with line and column."""
     script = read_script(place, found)
-    _Reader(script, found, place).gather()
+    _Reader(script, found, _arguments(script, place)).gather()
 
 
-class _Reader:
-    """`left`: arguments that are not read yet, of the pipeline and of the generation config together."""
+def _arguments(script: Script, place: Place) -> dict[str, Argument]:
+    alone = next((call for call in script.calls if call.name in ("", "_")), None)
+    if alone is not None:
+        return dict(alone.keywords)
+    pipeline = next((call for call in script.calls if call.last_name in _PIPELINES), None)
+    generate = script.called("generate")
+    if pipeline is None and generate is None and script.called("GenerationConfig") is None:
+        where = script.calls[0].place if script.calls else place
+        raise where.refused(
+            "no pipeline", "LLMPipeline(…), generate(…), or their arguments", "Give the calls."
+        )
+    found: dict[str, Argument] = {}
+    if pipeline is not None:
+        found |= pipeline.keywords
+        for name, argument in zip(("models_path", "device"), pipeline.arguments, strict=False):
+            found.setdefault(name, argument)
+    for name, value in script.assigned.items():
+        if isinstance(value, Call) and value.last_name == "GenerationConfig":
+            found |= dict(value.keywords) | script.attributes(name)
+    if generate is not None:
+        found |= {name: value for name, value in generate.keywords.items() if name != "generation_config"}
+    return found
 
-    def __init__(self, script: Script, found: Gathering, place: Place) -> None:
-        self.script, self.found, self.place = script, found, place
-        self.left: dict[str, Argument] = {}
+
+class _Reader(LibraryReader):
+    """The arguments of the pipeline and of the generation config together."""
 
     def gather(self) -> None:
-        self._arguments()
         self._model("models_path", "target")
         device = self.left.pop("device", None)
         if isinstance(device, Node) and device.value is not None:
@@ -34,49 +53,7 @@ class _Reader:
         self._scheduler()
         self.found.say("speculation.method", self._method())
         for name, argument in self.left.items():
-            value = self.script.value(argument)
-            if isinstance(value, Node):
-                if value.value is not None:
-                    self.found.own(name, value.plain(), around=True)
-            else:
-                self.found.remark(
-                    "unread", name, "its value is not in the text, and it is not kept", found=name,
-                    position=argument.place.position,
-                )  # fmt: skip
-
-    def _arguments(self) -> None:
-        alone = next((call for call in self.script.calls if call.name in ("", "_")), None)
-        if alone is not None:
-            self.left = dict(alone.keywords)
-            return
-        pipeline = next((call for call in self.script.calls if call.last_name in _PIPELINES), None)
-        generate = self.script.called("generate")
-        if pipeline is None and generate is None and self.script.called("GenerationConfig") is None:
-            where = self.script.calls[0].place if self.script.calls else self.place
-            raise where.refused(
-                "no pipeline", "LLMPipeline(…), generate(…), or their arguments", "Give the calls."
-            )
-        if pipeline is not None:
-            self.left |= pipeline.keywords
-            for name, argument in zip(("models_path", "device"), pipeline.arguments, strict=False):
-                self.left.setdefault(name, argument)
-        for name, value in self.script.assigned.items():
-            if isinstance(value, Call) and value.last_name == "GenerationConfig":
-                self.left |= dict(value.keywords) | self.script.attributes(name)
-        if generate is not None:
-            self.left |= {
-                name: value for name, value in generate.keywords.items() if name != "generation_config"
-            }
-
-    def _take(self, name: str) -> Node | None:
-        argument = self.script.value(self.left.pop(name, None))
-        if argument is None or (isinstance(argument, Node) and argument.value is None):
-            return None
-        if not isinstance(argument, Node):
-            raise argument.place.refused(
-                f"{name}, whose value is not in the text", "a literal", "Write the value."
-            )
-        return argument
+            self.keep(name, argument, around=True)
 
     def _model(self, name: str, path: str) -> bool:
         """A directory in quotes, or `draft_model("directory", "device")`."""
@@ -119,10 +96,10 @@ class _Reader:
 
     def _method(self) -> str:
         drafted = self._model("draft_model", "speculation.drafter")
-        device = self._take("draft_device")
+        device = self.take("draft_device")
         if device is not None:
             self.found.own("draft_device", device.text("draft_device"))
-        look_up = self._take("prompt_lookup")
+        look_up = self.take("prompt_lookup")
         looks_up = look_up is not None and look_up.boolean("prompt_lookup")
         if drafted and looks_up:
             assert look_up is not None
@@ -131,7 +108,7 @@ class _Reader:
                 "one of the two: they exclude each other",
                 "Leave one of them out.",
             )
-        taken = {name: self._take(name) for name in words.GENERATION}
+        taken = {name: self.take(name) for name in words.GENERATION}
         count, depth, longest = taken["num_assistant_tokens"], taken["tree_depth"], taken["max_ngram_size"]
         confidence = taken["assistant_confidence_threshold"]
         number = None if count is None else count.integer("num_assistant_tokens")

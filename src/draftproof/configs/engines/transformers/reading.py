@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftproof.configs.engines.gathering import Gathering
-from draftproof.configs.engines.library import read_script
+from draftproof.configs.engines.library import LibraryReader, read_script
 from draftproof.configs.engines.transformers import words
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.pythontext import Argument, Call, Code, Script
@@ -31,10 +31,10 @@ def gather(place: Place, found: Gathering) -> None:
     _Reader(script, call, found).gather()
 
 
-class _Reader:
+class _Reader(LibraryReader):
     def __init__(self, script: Script, call: Call, found: Gathering) -> None:
-        self.script, self.found, self.call = script, found, call
-        self.left: dict[str, Argument] = dict(call.keywords)
+        super().__init__(script, found, call.keywords)
+        self.call = call
 
     def gather(self) -> None:
         model = self.call.name.rpartition(".")[0]
@@ -60,7 +60,7 @@ class _Reader:
                     "ignored", plain, "it acts on an assistant alone, and nothing drafts with one", found=plain,
                     position=argument.place.position,
                 )  # fmt: skip
-            self._rest(name, argument)
+            self.keep(plain, argument, around=plain not in words.OWN)
 
     def _configured(self, config: Argument) -> None:
         """`GenerationConfig(…)` holds the same arguments; those of the call itself win."""
@@ -82,19 +82,8 @@ class _Reader:
             if name.startswith(start) and name[len(start) :] in words.OF_ASSISTANT:
                 self.left[f"{start}{name[len(start) :]}"] = value
 
-    def _take(self, name: str) -> Node | None:
-        """The literal value of an argument; None where it is absent or None. Raises DP111 for a variable."""
-        argument = self.script.value(self.left.pop(name, None))
-        if argument is None or (isinstance(argument, Node) and argument.value is None):
-            return None
-        if not isinstance(argument, Node):
-            raise argument.place.refused(
-                f"{name}, whose value is not in the text", "a literal", "Write the value."
-            )
-        return argument
-
     def _number(self, name: str, path: str) -> None:
-        node = self._take(name)
+        node = self.take(name)
         if node is not None:
             self.found.say(path, node.integer(name))
 
@@ -140,7 +129,8 @@ class _Reader:
         }
         assistant = self.left.pop("assistant_model", None) if "assistant_model" in asked else None
         if "assistant_early_exit" in asked:
-            self.found.own("assistant_early_exit", self._literal("assistant_early_exit"))
+            exit_layer = self.take("assistant_early_exit")
+            self.found.own("assistant_early_exit", exit_layer and exit_layer.plain())
             return "early_exit"
         if "prompt_lookup_num_tokens" in asked:
             return "ngram"
@@ -150,12 +140,8 @@ class _Reader:
         if assistant is None:
             return "none"
         self._load("speculation.drafter", self.script.value(assistant))
-        kind = self._take("speculation_type")
+        kind = self.take("speculation_type")
         return "dflash" if kind is not None and kind.value == "dflash" else "draft_model"
-
-    def _literal(self, name: str) -> Any:
-        node = self._take(name)
-        return None if node is None else node.plain()
 
     def _assisted(self, method: str) -> None:
         holder = "assistant_model" if method == "draft_model" else "model"
@@ -171,14 +157,14 @@ class _Reader:
             if acting is not None:
                 self.left[name] = acting
         self._number("num_assistant_tokens", "speculation.depth")
-        schedule = self._take("num_assistant_tokens_schedule")
+        schedule = self.take("num_assistant_tokens_schedule")
         if schedule is not None:
             if schedule.value not in words.SCHEDULES:
                 raise schedule.refused("one of " + ", ".join(words.SCHEDULES), "Name one of these.")
             self.found.say("speculation.adaptive", schedule.value != "constant")
             if schedule.value == "heuristic_transient":
                 self.found.own("num_assistant_tokens_schedule", schedule.value)
-        threshold = self._take("assistant_confidence_threshold")
+        threshold = self.take("assistant_confidence_threshold")
         if threshold is not None:
             self.found.say("speculation.min_confidence", threshold.number("assistant_confidence_threshold"))
         tokenizers = [self.left.pop(name, None) for name in ("tokenizer", "assistant_tokenizer")]
@@ -186,18 +172,6 @@ class _Reader:
             self.found.say("speculation.different_vocabulary", True)
         if not _is_nothing(self.left.get("assistant_ensemble_weight")):
             self.found.say("speculation.verification", "lossy")
-
-    def _rest(self, name: str, argument: Argument) -> None:
-        value = self.script.value(argument)
-        name = name.removeprefix("generation_config.")
-        if isinstance(value, Node):
-            if value.value is not None:
-                self.found.own(name, value.plain(), around=name not in words.OWN)
-            return
-        self.found.remark(
-            "unread", name, "its value is not in the text, and it is not kept", found=name,
-            position=argument.place.position,
-        )  # fmt: skip
 
 
 def _text(argument: Argument | None) -> str | None:
