@@ -11,7 +11,6 @@ from typing import Any
 
 from draftproof.checkpoints.files import (
     CONFIG_MAX_BYTES,
-    TOKENIZER_MAX_BYTES,
     decode,
     is_pickled,
     parse_json,
@@ -21,15 +20,14 @@ from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import language_config
 from draftproof.checkpoints.safetensors import TensorEntry
 from draftproof.checkpoints.shards import Shards, find_shards, read_header, read_headers
+from draftproof.checkpoints.tokenizers.reading import TokenizerFiles, is_tokenizer_file
 from draftproof.checkpoints.view import Kind, TensorInfo
-from draftproof.checkpoints.vocabulary import Vocabulary, parse_vocabulary
+from draftproof.checkpoints.vocabulary import Vocabulary
 
 _DECIDING = (
-    "config.json", "generation_config.json", "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json",
-    "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json",
-    "chat_template.jinja", "chat_template.json",
+    "config.json", "generation_config.json", "hf_quant_config.json", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
-"""Files beside the weights that decide what is computed from a text."""
+"""Files beside weights and tokenizer that decide what is computed from a text."""
 
 
 class FolderView:
@@ -132,16 +130,19 @@ class FolderView:
             for name, (file, entry) in self._entries.items()
         }
 
-    @cached_property
-    def _vocabulary(self) -> Vocabulary | None:
-        text = self._text("tokenizer.json", TOKENIZER_MAX_BYTES)
-        return None if text is None else parse_vocabulary(self._folder.label("tokenizer.json"), text)
+    @property
+    def tokenizer(self) -> str:
+        return self._tokenizer.kind
 
     def tokenizer_digest(self) -> str | None:
-        return self._folder.sha256("tokenizer.json") if "tokenizer.json" in self.files else None
+        return self._tokenizer.digest()
 
     def vocabulary(self) -> Vocabulary | None:
-        return self._vocabulary
+        return self._tokenizer.vocabulary
+
+    @cached_property
+    def _tokenizer(self) -> TokenizerFiles:
+        return TokenizerFiles(self._folder)
 
     def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:
         found = self._entry(tensor)
@@ -159,7 +160,8 @@ class FolderView:
 
     def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
         weights = () if self._shards is None else self._shards.files
-        wanted = [name for name in (*_DECIDING, *weights) if name in self.files]
+        beside = [name for name in sorted(self.files) if name in _DECIDING or is_tokenizer_file(name)]
+        wanted = [*beside, *(name for name in weights if name in self.files)]
         found = {}
         for name in wanted:
             progress(name)
@@ -192,6 +194,6 @@ class FolderView:
         text = self._text(name)
         return {} if text is None else parse_json(self._folder.label(name), text)
 
-    def _text(self, name: str, max_bytes: int = CONFIG_MAX_BYTES) -> str | None:
-        content = self._folder.read(name, max_bytes) if name in self.files else None
+    def _text(self, name: str) -> str | None:
+        content = self._folder.read(name, CONFIG_MAX_BYTES) if name in self.files else None
         return None if content is None else decode(self._folder.label(name), content)

@@ -98,6 +98,11 @@ class GgufView:
             return None
         return parse_gguf_vocabulary(self._file.metadata)
 
+    @property
+    def tokenizer(self) -> str:
+        has_tokens = "tokenizer.ggml.tokens" in self._file.metadata
+        return "tokens of the GGUF file" if has_tokens else "no tokens in the GGUF file"
+
     def tokenizer_digest(self) -> str | None:
         if "tokenizer.ggml.tokens" not in self._file.metadata:
             return None

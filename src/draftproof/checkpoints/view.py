@@ -104,13 +104,18 @@ class CheckpointView(Protocol):
         """By name in the file; None where not every header is at hand."""
         ...
 
+    @property
+    def tokenizer(self) -> str:
+        """In words: what the vocabulary is read from, or why none is."""
+        ...
+
     def tokenizer_digest(self) -> str | None:
-        """SHA-256 of what the vocabulary is made of (tokenizer.json, or a GGUF file's tokens with their kinds): two
+        """SHA-256 of what the vocabulary is made of (tokenizer files, or a GGUF file's tokens with their kinds): two
         checkpoints with equal ones need not be compared. None where there is none."""
         ...
 
     def vocabulary(self) -> Vocabulary | None:
-        """None where there is no tokenizer file that can be read."""
+        """None where there is no tokenizer that is read; `tokenizer` says which there is."""
         ...
 
     def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from draftproof.checkpoints.tokenizers.reading import is_tokenizer_file
 from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord
 from draftproof.core.finding import Evidence, Finding, Severity, Source
 
-_TOKENIZER_FILES = frozenset((
-    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json",
-    "special_tokens_map.json", "chat_template.jinja", "chat_template.json",
-))  # fmt: skip
+_TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MAX_SHOWN = 20
 
@@ -130,8 +128,8 @@ def _checkpoint(
         for name in sorted({*then.files, *now.files})
         if then.files.get(name) != now.files.get(name)
     ]
-    of_tokenizer = tuple(seen for seen in differences if seen.key in _TOKENIZER_FILES)
-    others = tuple(seen for seen in differences if seen.key not in _TOKENIZER_FILES)
+    of_tokenizer = tuple(seen for seen in differences if _decides_text(seen.key))
+    others = tuple(seen for seen in differences if not _decides_text(seen.key))
     if others:
         yield maker.finding(
             code,
@@ -156,6 +154,10 @@ def _checkpoint(
             f"Name the revision in the engine's arguments: {then.revision}.",
             (Evidence(where=now.source, key="revision", found=now.revision, expected=then.revision),),
         )
+
+
+def _decides_text(name: str) -> bool:
+    return name in _TEMPLATE_FILES or is_tokenizer_file(name)
 
 
 def _template(maker: _Maker, lock: DeploymentRecord, now: Now) -> Iterator[Finding]:

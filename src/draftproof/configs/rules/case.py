@@ -195,7 +195,7 @@ def _geometry(view: CheckpointView, whose: str) -> Geometry:
 def vocabulary_of(view: CheckpointView, whose: str) -> Vocabulary:
     found = view.vocabulary()
     if found is None:
-        raise MissingError(f"the {whose}'s tokenizer.json")
+        raise MissingError(f"the {whose}'s tokens: {view.tokenizer}")
     return found
 
 

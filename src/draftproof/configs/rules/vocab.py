@@ -324,7 +324,7 @@ RULES = (
             "not know are never drafted. Texts full of them see less acceptance."
         ),
         remedy="Use a drafter with the same added tokens where your requests use tools or thinking.",
-        source=Source(name="comparison of tokenizer.json", read="2026-11"),
+        source=Source(name="comparison of tokenizer files", read="2026-11"),
         judge=_added_tokens,
         methods=MODELS | {"auto"},
     ),
