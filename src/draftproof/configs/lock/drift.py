@@ -156,8 +156,8 @@ def _checkpoint(
         )
 
 
-def _decides_text(name: str) -> bool:
-    return name in _TEMPLATE_FILES or is_tokenizer_file(name)
+def _decides_text(name: str | None) -> bool:
+    return name is not None and (name in _TEMPLATE_FILES or is_tokenizer_file(name))
 
 
 def _template(maker: _Maker, lock: DeploymentRecord, now: Now) -> Iterator[Finding]:
