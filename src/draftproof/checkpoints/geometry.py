@@ -9,9 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES, Architecture
-from draftproof.checkpoints.layers import KeyValues, Layer, read_head_dim, read_layers
-from draftproof.checkpoints.parameters import Experts, Parameters, count_mtp, count_parameters, read_experts
+from draftproof.checkpoints.architecture import Architecture
+from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES
+from draftproof.checkpoints.layers import (
+    Compressed,
+    KeyValues,
+    Latent,
+    Layer,
+    Paired,
+    read_head_dim,
+    read_layers,
+)
+from draftproof.checkpoints.parameters import (
+    Experts,
+    Parameters,
+    count_mtp,
+    count_parameters,
+    widest_dense,
+    widest_experts,
+)
 from draftproof.checkpoints.reading import Values
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.checkpoints.weights import (
@@ -86,7 +102,7 @@ def geometry(view: CheckpointView) -> Geometry:
     """The geometry of `view`. Raises DP403, DP406, and what reading the view raises."""
     config = view.language_config
     model_type, shape = _architecture(view)
-    values = Values(view.reference, config, shape.defaults)
+    values = Values(view.reference, config, shape.defaults, shape.names)
     layers = read_layers(values, shape)
     vocab, head = values.count("vocab_size"), _head(view, values)
     draft_vocab = values.count("draft_vocab_size", default=vocab) if head else vocab
@@ -100,21 +116,21 @@ def geometry(view: CheckpointView) -> Geometry:
     if mtp and mtp_weights is None and view.tensors is None:
         mtp_weights = weights_from_formula(view, count_mtp(values, shape, layers, len(mtp)))
     counted = count_from_tensors(view, len(layers))
-    grouped = [layer for layer in layers if isinstance(layer, KeyValues)]
-    heads = values.count("num_attention_heads")
+    grouped = [own for layer in layers if isinstance(own := _attention(layer), KeyValues)]
+    attends = any(_attention(layer) is not None for layer in layers)
     return Geometry(
         model_type=model_type,
         hidden_size=values.count("hidden_size"),
-        intermediate_size=values.count("intermediate_size") if values.has("intermediate_size") else None,
-        num_heads=heads,
-        num_kv_heads=max((layer.num_kv_heads for layer in grouped), default=1),
-        head_dim=grouped[0].key_dim if grouped else read_head_dim(values),
+        intermediate_size=widest_dense(values, shape, layers),
+        num_heads=values.count("num_attention_heads") if attends else 0,
+        num_kv_heads=max((layer.num_kv_heads for layer in grouped), default=1 if attends else 0),
+        head_dim=max((layer.key_dim for layer in grouped), default=read_head_dim(values) if attends else 0),
         vocab_size=vocab,
         draft_vocab_size=draft_vocab,
         context_length=_context(values),
         tie_embeddings=values.flag("tie_word_embeddings"),
         layers=layers,
-        experts=read_experts(values, shape),
+        experts=widest_experts(values, shape, layers),
         parameters=parameters if counted is None else _with_total(values, parameters, counted),
         parameters_by="formula" if counted is None else "tensors",
         weights=weights,
@@ -129,6 +145,8 @@ def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
     name = ALIASES.get(found, found) if isinstance(found, str) else None
     if name == "llama" and view.language_config.get("num_experts"):
         name = "mixtral"  # GGUF files call both by one name
+    if name == "kimi_linear" and view.language_config.get("attn_res_block_size"):
+        name = "kimi_k3"  # its text part calls itself by its ancestor's name
     shape = ARCHITECTURES.get(name) if name is not None else None
     if name is None or shape is None:
         raise DraftproofError(
@@ -139,6 +157,13 @@ def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
             "Its cache and weights are not known, and are not guessed. Ask for the architecture, or add its row.",
         )
     return name, shape
+
+
+def _attention(layer: Layer) -> KeyValues | Latent | Compressed | None:
+    """What a layer keeps of attention; None where it keeps none."""
+    if isinstance(layer, Paired):
+        return layer.attention
+    return layer if isinstance(layer, KeyValues | Latent | Compressed) else None
 
 
 def _architecture_name(view: CheckpointView) -> str:

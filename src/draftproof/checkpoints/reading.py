@@ -11,15 +11,34 @@ from typing import Any
 from draftproof.core.errors import DraftproofError
 
 _MAX_SIZE = 1 << 32
+_NO_NAMES: Mapping[str, str] = {}
 
 
 class Values:
     """A configuration's values over defaults. A key with null counts as left out, except where `defaults` has it:
-    then null is what the file says. Faults become DP406 with the key's name."""
+    then null is what the file says. `names` are other names of keys (theirs → ours), which count where ours has no
+    value. Faults become DP406 with the key's name as the file has it."""
 
-    def __init__(self, reference: str, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        reference: str,
+        config: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        names: Mapping[str, str] = _NO_NAMES,
+    ) -> None:
         self._reference = reference
-        self._values = {**defaults, **config}
+        self._written = {
+            ours: theirs
+            for theirs, ours in names.items()
+            if config.get(theirs) is not None and config.get(ours) is None
+        }
+        self._values = {**defaults, **config, **{ours: config[key] for ours, key in self._written.items()}}
+
+    def changed(self, changes: Mapping[str, Any]) -> Values:
+        """The same with other values for some keys."""
+        found = Values(self._reference, {**self._values, **changes}, {})
+        found._written = self._written
+        return found
 
     def raw(self, key: str) -> Any:
         return self._values.get(key)
@@ -59,10 +78,24 @@ class Values:
     def applies(self, rule: bool | str) -> bool:
         return self.flag(rule) if isinstance(rule, str) else rule
 
+    def items(self, key: str, length: int) -> list[Any]:
+        """A list with something for each of `length` layers; what is behind them is left out."""
+        value = self._values.get(key)
+        if not isinstance(value, list) or len(value) < length:
+            raise self.fault(key, value, f"a list with something for each of {length} layers")
+        return value[:length]
+
+    def numbers(self, key: str) -> frozenset[int]:
+        """A list of whole numbers, as of layers; nothing where the key has no value."""
+        value = self._values.get(key) or []
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise self.fault(key, value, "a list of layers")
+        return frozenset(value)
+
     def fault(self, key: str, found: object, expected: str) -> DraftproofError:
         return DraftproofError(
             "DP406",
-            f"{self._reference}: {key}",
+            f"{self._reference}: {self._written.get(key, key)}",
             f"{str(found)[:80]}",
             expected,
             "Check the configuration; what memory needs is not guessed.",

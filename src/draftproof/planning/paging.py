@@ -6,10 +6,11 @@ Made by the engines' rules (`planning.engines`), read by `memory`. Arithmetic of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from draftproof.checkpoints.layers import KeyValues, Latent, Layer, RunningState
+from draftproof.checkpoints.layers import Compressed, KeyValues, Latent, Layer, Paired
+from draftproof.checkpoints.states import RunningState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +23,35 @@ class CachedLayer:
 
 
 def cached_layers(
-    layers: Sequence[Layer], element_bytes: float, tensor_parallel: int, state_element_bytes: float
+    layers: Sequence[Layer],
+    element_bytes: float,
+    tensor_parallel: int,
+    state_element_bytes: float,
+    index_bytes: Callable[[int], float] | None = None,
 ) -> tuple[CachedLayer, ...]:
-    """On each of `tensor_parallel` devices. Heads are divided, at least one per device; latent vectors are not."""
+    """On each of `tensor_parallel` devices; layers that keep nothing of their own are left out. Heads are divided, at
+    least one per device; latent and compressed vectors and keys of indexers are not. `index_bytes`: of an indexer's key
+    by its length, None: as all other elements."""
+    sized = index_bytes or (lambda length: length * element_bytes)
     found = []
     for layer in layers:
-        if isinstance(layer, KeyValues):
-            heads = -(-layer.num_kv_heads // tensor_parallel)
-            size = heads * (layer.key_dim + layer.value_dim) * element_bytes
-            found.append(CachedLayer(math.ceil(size), layer.window))
-        elif isinstance(layer, Latent):
-            found.append(CachedLayer(math.ceil(layer.elements_per_token * element_bytes)))
-        elif isinstance(layer, RunningState):
-            elements = layer.state_elements + layer.conv_elements
+        attention = layer.attention if isinstance(layer, Paired) else layer
+        state = layer.state if isinstance(layer, Paired) else layer
+        if isinstance(attention, KeyValues):
+            heads = -(-attention.num_kv_heads // tensor_parallel)
+            size = heads * (attention.key_dim + attention.value_dim) * element_bytes + sized(
+                attention.index_dim
+            )
+            found.append(CachedLayer(math.ceil(size), attention.window))
+        elif isinstance(attention, Latent):
+            size = (attention.rank + attention.rope_dim) * element_bytes + sized(attention.index_dim)
+            found.append(CachedLayer(math.ceil(size)))
+        elif isinstance(attention, Compressed):
+            found.append(CachedLayer(math.ceil(attention.key_dim * element_bytes), attention.window))
+            size = attention.key_dim * element_bytes + sized(attention.index_dim)
+            found.append(CachedLayer(math.ceil(size / attention.rate)))
+        if isinstance(state, RunningState):
+            elements = state.state_elements + state.conv_elements
             found.append(CachedLayer(0, None, math.ceil(elements * state_element_bytes / tensor_parallel)))
     return tuple(found)
 

@@ -1,0 +1,71 @@
+"""What some architectures hold beside mixers, feed-forwards and norms: one function each, named by the rows.
+
+Facts of the model code in Transformers 5.24.
+"""
+
+from __future__ import annotations
+
+from draftproof.checkpoints.architecture import Extra
+from draftproof.checkpoints.reading import Values
+
+
+def inputs_per_layer(values: Values, num_layers: int) -> Extra:
+    """Gemma 4: a second embedding with something for every layer, what brings it into the layers, and a factor per
+    layer. Models without such inputs say 0."""
+    hidden, size = values.count("hidden_size"), values.count("hidden_size_per_layer_input", 256, least=0)
+    if size == 0:
+        return Extra(0, 0, num_layers)
+    return _inputs(values, num_layers, hidden, size, num_layers)
+
+
+def _inputs(values: Values, num_layers: int, hidden: int, size: int, vectors: int) -> Extra:
+    vocab = values.count("vocab_size_per_layer_input", 262144)
+    matrices = 3 * num_layers * size * hidden
+    return Extra(vocab * num_layers * size, matrices, vectors + size + num_layers * hidden)
+
+
+def alternating_updates(values: Values, num_layers: int) -> Extra:
+    """Gemma 3n: inputs per layer, several residual streams of which one is computed (AltUp, Baykal et al., 2023), and a
+    low-rank path beside each layer's attention (LAuReL, Menghani et al., 2024)."""
+    hidden, size = values.count("hidden_size"), values.count("hidden_size_per_layer_input", 256)
+    streams, rank = values.count("altup_num_inputs", 4), values.count("laurel_rank", 64)
+    inputs = _inputs(values, num_layers, hidden, size, 0)
+    matrices = 2 * (streams - 1) * hidden * hidden
+    matrices += num_layers * (2 * rank * hidden + streams * hidden + streams**2 + streams**3)
+    scales = 0 if values.raw("altup_correct_scale") is False else hidden
+    vectors = num_layers * (scales + 2 * hidden)
+    return Extra(inputs.tables, inputs.matrices + matrices, inputs.vectors + vectors)
+
+
+def hyper_connections(values: Values, num_layers: int) -> Extra:
+    """DeepSeek V4: several residual streams, mixed by small matrices before attention and feed-forward and at the end.
+    Its first layers choose experts by a table of tokens and have no bias for choosing them."""
+    hidden, streams = values.count("hidden_size"), values.count("hc_mult", 4)
+    mixes = streams * (2 + streams)
+    matrices = num_layers * 2 * mixes * streams * hidden + streams * streams * hidden
+    vectors = num_layers * 2 * (mixes + 3) + streams + 1
+    if values.raw("mlp_layer_types") is not None:
+        hashed = sum(kind == "hash_moe" for kind in values.items("mlp_layer_types", num_layers))
+    else:
+        hashed = min(values.count("num_hash_layers", 3, least=0), num_layers)
+    return Extra(0, matrices, vectors - hashed * values.count("n_routed_experts"))
+
+
+def attention_residuals(values: Values, num_layers: int) -> Extra:
+    """Kimi K3: what attention over earlier blocks' results takes, a norm and a query each, before attention and
+    feed-forward and at the end."""
+    if not values.has("attn_res_block_size"):
+        return Extra(0, 0, 0)
+    return Extra(0, 0, (4 * num_layers + 2) * values.count("hidden_size"))
+
+
+def rounded_size(values: Values) -> int:
+    """LFM2: two thirds of the width that is said, times a factor, rounded up to a multiple."""
+    size = values.count("intermediate_size")
+    if values.raw("block_auto_adjust_ff_dim") is False:
+        return size
+    factor, multiple = values.raw("block_ffn_dim_multiplier"), values.count("block_multiple_of", 256)
+    if not isinstance(factor, int | float | None) or isinstance(factor, bool):
+        raise values.fault("block_ffn_dim_multiplier", factor, "a number")
+    size = int((1.0 if factor is None else factor) * (2 * size // 3))
+    return -(-size // multiple) * multiple
