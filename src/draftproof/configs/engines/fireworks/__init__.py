@@ -21,7 +21,7 @@ class FireworksDialect(Dialect):
     writer = writing.FireworksWriter
 
     def gather(self, place: Place, found: Gathering, read: Reader | None) -> None:
-        reading.gather(place, found)
+        reading.gather(place, found, read)
 
     def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
         """Whether the deployment speculates at all is the base model's business where nobody says it."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from draftproof.configs.engines.base import Reader, read_or_why
 from draftproof.configs.engines.fireworks import words
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node, given_twice
 from draftproof.configs.reading.options import read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import read_command
+from draftproof.configs.reading.shell import Word, read_command
 
 
-def gather(place: Place, found: Gathering) -> None:
+def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column."""
-    fields = _object(place) if place.text.lstrip().startswith("{") else _command(place, found)
+    fields = _object(place) if place.text.lstrip().startswith("{") else _command(place, found, read)
     for field, (path, kind) in words.PLAIN.items():
         node = fields.pop(field, None)
         if node is not None and not _is_empty(node):
@@ -43,7 +44,7 @@ def _object(place: Place) -> dict[str, Node]:
     return found
 
 
-def _command(place: Place, found: Gathering) -> dict[str, Node]:
+def _command(place: Place, found: Gathering, read: Reader | None) -> dict[str, Node]:
     line = read_command(place)
     texts = tuple(word.text for word in line.words[:3])
     if not texts or texts[0].rpartition("/")[2] != "firectl" or texts[1:] not in words.COMMANDS:
@@ -53,7 +54,7 @@ def _command(place: Place, found: Gathering) -> dict[str, Node]:
             "a JSON object, or firectl deployment create MODEL …",
             "Give one of these.",
         )
-    options = read_options(place, line.words[3:], words.TABLE)
+    options = read_options(place, _switches(place, line.words[3:]), words.TABLE)
     if len(options.positional) != 1:
         where = options.positional[1].position if options.positional else len(place.text)
         raise place.at(where).refused(
@@ -62,14 +63,49 @@ def _command(place: Place, found: Gathering) -> dict[str, Node]:
     found.own("launcher", " ".join(texts), around=True)
     if line.environment:
         found.own("env", dict(line.environment), around=True)
-    found.say("rest", tuple(word.text for word in options.rest))
-    fields = {"baseModel": Node(options.positional[0].text, place.at(options.positional[0].position))}
+    others = [
+        text
+        for option in words.OTHERS
+        if (given := options.given.get(option.name))
+        for text in ([option.name] if given.value is True else [option.name, str(given.value)])
+    ]
+    fields: dict[str, Node] = {}
+    file = options.given.get(words.FILE.name)
+    if file is not None:
+        text, why = read_or_why(read, str(file.value))
+        if text is None:
+            found.remark(
+                "unread", words.FILE.name, f"{why}: what it sets is not known here", found=str(file.value),
+                position=file.position,
+            )  # fmt: skip
+            others += [words.FILE.name, str(file.value)]
+        else:
+            fields = _object(Place("fireworks", text, name=str(file.value)))
+    found.say("rest", (*others, *(word.text for word in options.rest)))
+    fields["baseModel"] = Node(options.positional[0].text, place.at(options.positional[0].position))
     for field, option in words.FLAGS.items():
         given = options.given.get(option.name)
         if given is not None:
             assert isinstance(given.value, str | int)
-            fields[field] = Node(given.value, place.at(given.position))
+            fields[field] = Node(given.value, given.place)
     return fields
+
+
+def _switches(place: Place, line: Sequence[Word]) -> list[Word]:
+    """Go's switches: `--wait=true` is `--wait`, and `--wait=false` is nothing."""
+    kept: list[Word] = []
+    for word in line:
+        name, equals, value = word.text.partition("=")
+        option = words.TABLE.get(name)
+        if option is None or option.kind != "flag" or not equals:
+            kept.append(word)
+        elif value in ("true", "false"):
+            kept += [Word(name, word.position)] if value == "true" else []
+        else:
+            raise place.at(word.position).refused(
+                word.text, f"{name}, or =true or =false", "Correct the value."
+            )
+    return kept
 
 
 def _is_empty(node: Node) -> bool:
@@ -111,7 +147,8 @@ def _method(place: Place, found: Gathering, fields: dict[str, Node]) -> None:
     if not (draft or look_up or mtp):
         found.remark(
             "inferred", "draftModel", "the base model's default draft model and token count act, if it has them",
-            found="nothing", today=f"{words.OFF}: true for none",
+            found="nothing",
+            today=f"{words.FLAGS[words.OFF].name}, or {words.OFF}, for none",
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any
 
 from draftproof.configs.engines.account import changeable
@@ -11,6 +12,7 @@ from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.fireworks import words
 from draftproof.configs.engines.library import chain
 from draftproof.configs.reading.shell import write_command
+from draftproof.configs.speculation import HEADS
 
 _AROUND = "extras.fireworks."
 
@@ -26,16 +28,15 @@ class FireworksWriter(Writer):
         target = account.value("target")
         command = command and target is not None and not str(target).startswith("-")
         self._put("baseModel")
-        if not command:
-            self._put("maxContextLength")
-            self._put("enableAddons")
-            self._precision()
+        self._put("maxContextLength")
+        self._put("enableAddons")
+        self._precision()
         self._method(command)
+        self._own_fields(words.FLAGS if command else None)
         if command:
             assert isinstance(launcher, str)
             account.kept(f"{_AROUND}launcher", launcher)
             return (self._command(launcher),)
-        self._own_fields()
         text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
         return (Artifact(name="deployment.json", text=text),)
 
@@ -64,9 +65,14 @@ class FireworksWriter(Writer):
 
     def _method(self, command: bool) -> None:
         account, path = self.account, "speculation.method"
-        if self.method == "none" and not command:
+        if self.method == "none":
             self.config[words.OFF] = True
-            account.kept(path, f"{words.OFF}: true")
+            if command:
+                account.kept(path, words.FLAGS[words.OFF].name)
+            else:
+                account.kept(
+                    path, f"{words.OFF}: true", "a parameter of the creating call, beside the fields"
+                )
         elif self.method == "auto" and self.own:
             account.kept(path, "left to the base model")
         elif self.method == "draft_model" and account.value("speculation.drafter"):
@@ -85,11 +91,14 @@ class FireworksWriter(Writer):
             account.impossible(path, self._why_not(), words.SOURCE)
 
     def _why_not(self) -> str:
+        if self.method in HEADS or self.method == "medusa":
+            return "heads are draft addons, prepared with Fireworks for the target: the base model's default acts"
         return {
             "draft_model": "draftModel must be named",
             "ngram": "ngramSpeculationLength must be said",
+            "mtp": f"{words.MTP} has no flag: give the deployment's fields",
             "auto": "a deployment has one method: name draft_model, ngram or mtp",
-        }.get(self.method, "a deployment has a draft model, look-up, or MTP; this command cannot say it")
+        }.get(self.method, "a deployment has a draft model, look-up, or MTP")
 
     def _counted(self, method: str) -> None:
         """Both methods need the count."""
@@ -110,8 +119,15 @@ class FireworksWriter(Writer):
         line = [*launcher.split(), str(self.config["baseModel"])]
         for field, option in words.FLAGS.items():
             if field in self.config:
-                value = str(self.config[field])
-                line += [f"{option.name}={value}"] if value.startswith("-") else [option.name, value]
+                value = self.config[field]
+                if option.kind == "flag":
+                    line += [option.name] if value else []
+                else:
+                    line += (
+                        [f"{option.name}={value}"]
+                        if str(value).startswith("-")
+                        else [option.name, str(value)]
+                    )
         if self.own and account.is_said("rest"):
             line += self.deployment.rest
             account.kept("rest", " ".join(self.deployment.rest))
@@ -120,11 +136,14 @@ class FireworksWriter(Writer):
             account.kept(f"{_AROUND}env", "in front of the command")
         return Artifact(name="command", text=write_command(line, environment.items()) + "\n")
 
-    def _own_fields(self) -> None:
+    def _own_fields(self, only: Container[str] | None) -> None:
         account = self.account
         for path in (*account.under("extras.fireworks"), *account.under("speculation.extras.fireworks")):
             field = path.partition("fireworks.")[2]
             if account.is_noted(path) or field in self.config or field in ("launcher", "env"):
+                continue
+            if only is not None and field not in only:
+                account.dropped(path, "no flag says it: give the deployment's fields")
                 continue
             about = path.startswith("speculation.")
             if (about and field != words.MTP) or (

@@ -26,7 +26,7 @@ class OpenVinoDialect(Dialect):
     def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
         speculation = deployment.speculation
         counted = speculation.depth is not None or speculation.min_confidence is not None
-        if speculation.method == "draft_model" and not counted:
+        if speculation.method in ("draft_model", "eagle3") and not counted:
             reason = "num_assistant_tokens where neither it nor a confidence threshold is given"
             yield "speculation.depth", 5, reason
 

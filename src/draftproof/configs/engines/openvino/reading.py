@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.library import LibraryReader, read_script
 from draftproof.configs.engines.openvino import words
@@ -108,37 +110,66 @@ class _Reader(LibraryReader):
                 "one of the two: they exclude each other",
                 "Leave one of them out.",
             )
-        taken = {name: self.take(name) for name in words.GENERATION}
-        count, depth, longest = taken["num_assistant_tokens"], taken["tree_depth"], taken["max_ngram_size"]
-        confidence = taken["assistant_confidence_threshold"]
-        number = None if count is None else count.integer("num_assistant_tokens")
+        taken = {name: node for name in words.GENERATION if (node := self.take(name)) is not None}
         if not drafted and not looks_up:
             for name, node in taken.items():
-                if node is not None:
-                    self.found.remark("ignored", name, "the pipeline has nothing to draft with", found=name)
-                    self.found.own(name, node.plain())
+                self.found.remark("ignored", name, "the pipeline has nothing to draft with", found=name)
+                self.found.own(name, node.plain())
             return "none"
-        if confidence is not None and confidence.number("assistant_confidence_threshold") > 0:
-            if number:
-                raise confidence.refused("one of num_assistant_tokens and this", "They exclude each other.")
-            self.found.say(
-                "speculation.min_confidence", float(confidence.number("assistant_confidence_threshold"))
+        counts = {
+            name: node.number(name) if name == words.CONFIDENCE else node.integer(name)
+            for name, node in taken.items()
+        }
+        for name, count in counts.items():
+            if count < 0:
+                raise taken[name].refused(f"{name} of 0 or more", "Correct the value.")
+        number, levels = counts.get(words.COUNT), counts.get("tree_depth", 0)
+        if counts.get(words.CONFIDENCE) and number:
+            raise taken[words.CONFIDENCE].refused(
+                f"one of {words.COUNT} and this", "They exclude each other."
             )
-        levels = 0 if depth is None else depth.integer("tree_depth")
         if looks_up:
-            self.found.say("speculation.depth", number)
-            if longest is not None:
-                self.found.say("speculation.lookup.max_ngram", longest.integer("max_ngram_size"))
-            return "ngram"
-        if levels < 1:
-            self.found.say("speculation.depth", number)
+            return self._look_up(counts)
+        if levels == 0 and not words.is_eagle(str(self.found.settings["speculation.drafter"])):
+            self.found.say("speculation.min_confidence", counts.get(words.CONFIDENCE) or None)
+            self.found.say("speculation.depth", number or None)
             return "draft_model"
-        branching = taken["branching_factor"]
-        width = 1 if branching is None else branching.integer("branching_factor")
-        if width == 1 and number == levels:
-            self.found.say("speculation.depth", levels)
-            return "eagle3"
-        self.found.say("speculation.tree.depth", levels)
-        self.found.say("speculation.tree.branching", width)
-        self.found.say("speculation.tree.num_nodes", number)
+        if levels == 0:
+            self.found.remark(
+                "inferred", "draft_model", "its name says EAGLE-3; what decides stands in its own files, not read here",
+                found=str(self.found.settings["speculation.drafter"]),
+            )  # fmt: skip
+        self._eagle(counts)
         return "eagle3"
+
+    def _look_up(self, counts: Mapping[str, float]) -> str:
+        self.found.say("speculation.depth", counts.get(words.COUNT) or None)
+        self.found.say("speculation.lookup.max_ngram", counts.get("max_ngram_size") or None)
+        for name in (words.COUNT, "max_ngram_size"):
+            if not counts.get(name):
+                self._refused(name, counts, "prompt look-up needs it, above 0")
+        return "ngram"
+
+    def _eagle(self, counts: Mapping[str, float]) -> None:
+        """A chain without tree_depth; a tree of one branch that is as deep as it has nodes is a chain, too."""
+        number, levels = counts.get(words.COUNT), counts.get("tree_depth", 0)
+        width = counts.get("branching_factor", 1)
+        if counts.get(words.CONFIDENCE):
+            self._refused(words.CONFIDENCE, counts, "EAGLE-3 takes a number of tokens alone")
+        if levels == 0 or (width == 1 and number == levels):
+            self.found.say("speculation.depth", number or None)
+        else:
+            self.found.say("speculation.tree.depth", levels)
+            self.found.say("speculation.tree.branching", width)
+            self.found.say("speculation.tree.num_nodes", number)
+        if levels == 0:
+            return
+        sampling = self.script.value(self.left.get("do_sample"))
+        if isinstance(sampling, Node) and sampling.value is True:
+            self._refused("do_sample", {"do_sample": True}, "a tree needs greedy requests")
+        if not levels <= (number or 0) <= words.most_nodes(int(width), int(levels)):
+            most = words.most_nodes(int(width), int(levels))
+            self._refused(words.COUNT, counts, f"this tree takes from {levels} to {most}")
+
+    def _refused(self, name: str, given: Mapping[str, object], reason: str) -> None:
+        self.found.remark("refused", name, reason, found=str(given.get(name, "nothing")))

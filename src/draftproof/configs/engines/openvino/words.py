@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from draftproof.core.finding import Source
@@ -19,15 +20,21 @@ SCHEDULER: Mapping[str, tuple[str, str]] = {
     "enable_prefix_caching": ("prefix_caching", "bool"),
 }
 """Key of SchedulerConfig → neutral setting and kind."""
+COUNT, CONFIDENCE = "num_assistant_tokens", "assistant_confidence_threshold"
 GENERATION = (
-    "num_assistant_tokens",
-    "assistant_confidence_threshold",
+    COUNT,
+    CONFIDENCE,
     "max_ngram_size",
     "branching_factor",
     "tree_depth",
 )
 PIPELINE = ("models_path", "device", "draft_model", "draft_device", "prompt_lookup", "scheduler_config")
 """What JSON says of the constructor, beside the generation config's own keys."""
+
+
+def is_eagle(drafter: str) -> bool:
+    """Whether a drafter's name says that it is an EAGLE-3 head. GenAI itself reads it in the converted model."""
+    return re.search(r"eagle[-_]?3", drafter, re.IGNORECASE) is not None
 
 
 def most_nodes(branching: int, depth: int) -> int:

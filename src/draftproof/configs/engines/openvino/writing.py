@@ -77,10 +77,10 @@ class OpenVinoWriter(Writer):
             where = f", {literal(device)}" if isinstance(device, str) else ""
             self.pipeline.append(f"draft_model=openvino_genai.draft_model({literal(drafter)}{where})")
             account.kept("speculation.drafter", f"draft_model({literal(drafter)}{where})")
-            account.kept(path, "draft_model=…")
             if where:
                 account.kept(f"{_OWN}draft_device", str(device))
             if self.method == "eagle3":
+                account.kept(path, "draft_model=…")
                 self._eagle()
             else:
                 self._assistant()
@@ -101,6 +101,11 @@ class OpenVinoWriter(Writer):
 
     def _assistant(self) -> None:
         account = self.account
+        if words.is_eagle(str(account.value("speculation.drafter"))):
+            reason = "its name says that the drafter is an EAGLE-3 head: name the method eagle3"
+            account.impossible("speculation.method", reason, words.SOURCE)
+            return
+        account.kept("speculation.method", "draft_model=…")
         depth = chain(account, self.deployment, self.own)
         confidence = account.value("speculation.min_confidence")
         if depth is not None:
@@ -134,18 +139,23 @@ class OpenVinoWriter(Writer):
         self._set("max_ngram_size", "speculation.lookup.max_ngram", longest)
 
     def _eagle(self) -> None:
-        """A chain is a tree of one branch. Greedy requests only: do_sample must stay off."""
+        """A chain says its length alone if the head's name says what it is, else it is a tree of one branch, for greedy
+        requests only. GenAI itself reads in the head what it is."""
         account, tree = self.account, self.deployment.speculation.tree
         if tree is None or tree == Tree():
             depth = account.value("speculation.depth")
             if depth is None and self.deployment.speculation.schedule and not self.own:
                 depth = chain(account, self.deployment, self.own)
+            named = words.is_eagle(str(account.value("speculation.drafter")))
+            if depth is None and named:
+                return
             if depth is None or depth < 1:
                 account.impossible(
-                    "speculation.depth", "EAGLE-3 needs tree_depth and num_assistant_tokens", words.SOURCE
+                    "speculation.depth", "num_assistant_tokens must be said, above 0", words.SOURCE
                 )
                 return
-            self.config |= {"branching_factor": 1, "tree_depth": depth}
+            if not named:
+                self.config |= {"branching_factor": 1, "tree_depth": depth}
             self._set("num_assistant_tokens", "speculation.depth", depth)
             return
         first = account.under("speculation.tree")[0]

@@ -145,6 +145,7 @@ METHODS: tuple[MethodFact, ...] = (
     _other(read.OPENVINO, "eagle3", "LLMPipeline(draft_model=…)", "checkpoint", "do_sample=False", _HEAD),
     _other(read.FIREWORKS, "draft_model", "draftModel, draftTokenCount", "checkpoint", "a dedicated deployment"),
     _other(read.FIREWORKS, "ngram", "ngramSpeculationLength", "none", "a dedicated deployment"),
+    _other(read.FIREWORKS, "mtp", "enableMtp", "none", "a dedicated deployment", "MTP layers in the base model"),
     _other(read.FIREWORKS, "predicted", "prediction in the request", "none"),
 )  # fmt: skip
 
