@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,15 +16,13 @@ from typing import Any
 
 from draftproof.checkpoints.files import broken, detect
 from draftproof.checkpoints.folder import Folder, LocalFolder
+from draftproof.checkpoints.gguf_cursor import MAX_ARRAY_ELEMENTS, Cursor, ShortError
 from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.gguf_parts import check_part, part_names, require_all
 from draftproof.core.errors import DraftproofError
 
 MAX_METADATA_KEYS = 1 << 14
 MAX_TENSORS = 1 << 17
-MAX_ARRAY_ELEMENTS = 1 << 22
-"""Over all arrays of a file; a vocabulary with its merges has fewer than a million."""
-MAX_STRING_BYTES = 1 << 24
 MAX_NAME_BYTES = 1 << 16
 HEADER_MAX_BYTES = 1 << 26
 """Of a file that is not on this machine; a quarter of a million tokens with their merges take ten million bytes."""
@@ -34,9 +31,6 @@ LATER_HEADER_MAX_BYTES = 1 << 20
 _FIRST_READ_BYTES = 1 << 21
 _MAX_DIMS = 4
 _MAX_ALIGNMENT = 1 << 16
-
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_STRING, _ARRAY = 8, 9
 
 TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     0: ("F32", 1, 4),
@@ -99,8 +93,8 @@ class GgufTensor:
 class GgufFile:
     """The headers of one model: of a file, or of the parts of a split one, in order.
 
-    Metadata is the first part's; values are int, float, bool, str or lists of these. Of a hub's file, a path is no
-    more than its name.
+    Metadata is the first part's; values are int, float, bool, str, lists of these, or `StoredArray`. Of a hub's file,
+    a path is no more than its name.
     """
 
     paths: tuple[Path, ...]
@@ -125,21 +119,28 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return read_gguf(path)
 
 
-def read_gguf(path: Path, types: Mapping[int, tuple[str, int, int]] = TENSOR_TYPES) -> GgufFile:
+def read_gguf(
+    path: Path,
+    types: Mapping[int, tuple[str, int, int]] = TENSOR_TYPES,
+    longest_read: int = MAX_ARRAY_ELEMENTS,
+) -> GgufFile:
     """Reads the header of `path`, and of the files beside it where it is a part of a split model.
 
-    Tensors may be of `types`. Raises what `read_model` raises.
+    As `read_model`.
     """
-    return read_model(LocalFolder(path.parent, named=path.name), path.name, types)
+    return read_model(LocalFolder(path.parent, named=path.name), path.name, types, longest_read)
 
 
-def read_model(folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufFile:
-    """Reads the headers of the model that `name` is a file of, any of its parts.
+def read_model(
+    folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]], longest_read: int
+) -> GgufFile:
+    """Reads the headers of the model that `name` is a file of, any of its parts. Tensors may be of `types`, arrays of
+    more than `longest_read` elements become `StoredArray`.
 
     Raises DP401 for a part that is missing, DP402 for anything that contradicts the format or another part, DP406 for
     a format version or a tensor type that is not supported.
     """
-    named = _read_header(folder, name, types, HEADER_MAX_BYTES)
+    named = _read_header(folder, name, types, longest_read, HEADER_MAX_BYTES)
     names = part_names(folder.label(name), name, named.metadata)
     paths = tuple(Path(folder.label(part)) for part in names)
     if len(names) == 1:
@@ -149,7 +150,7 @@ def read_model(folder: Folder, name: str, types: Mapping[int, tuple[str, int, in
     tensors: dict[str, GgufTensor] = {}
     for index, part in enumerate(names):
         max_bytes = LATER_HEADER_MAX_BYTES if index else HEADER_MAX_BYTES
-        header = named if part == name else _read_header(folder, part, types, max_bytes)
+        header = named if part == name else _read_header(folder, part, types, longest_read, max_bytes)
         check_part(folder.label(part), header.metadata, index, len(names))
         metadata = metadata or header.metadata
         for tensor, entry in header.tensors.items():
@@ -178,7 +179,7 @@ class _Header:
 
 
 def _read_header(
-    folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]], max_bytes: int
+    folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]], longest_read: int, max_bytes: int
 ) -> _Header:
     """`max_bytes` bounds what is fetched of a file that is not on this machine."""
     path, size, label = folder.path_of(name), folder.size(name), folder.label(name)
@@ -186,18 +187,18 @@ def _read_header(
         raise broken(label, f"{size} bytes", "a GGUF file")
     if path is not None:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            return _parse_header(_Cursor(label, mapped, len(mapped)), types)
+            return _parse_header(Cursor(label, mapped, len(mapped), longest_read), types)
     data, wanted = b"", _FIRST_READ_BYTES
     while len(data) < max_bytes:
         data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
         try:
-            return _parse_header(_Cursor(label, data, size), types)
-        except _ShortError:
+            return _parse_header(Cursor(label, data, size, longest_read), types)
+        except ShortError:
             wanted *= 4
     raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")
 
 
-def _parse_header(cursor: _Cursor, types: Mapping[int, tuple[str, int, int]]) -> _Header:
+def _parse_header(cursor: Cursor, types: Mapping[int, tuple[str, int, int]]) -> _Header:
     path = cursor.path
     if cursor.take(4) != b"GGUF":
         raise broken(path, "other first bytes", "the magic bytes GGUF")
@@ -216,86 +217,7 @@ def _unsupported(path: Path | str, field: str, found: object, expected: str) -> 
     )
 
 
-class _ShortError(Exception):
-    """The header goes on behind the bytes at hand."""
-
-
-class _Cursor:
-    """A position in a file of `size` bytes, of which `data` are the first; every read is checked against the end."""
-
-    def __init__(self, path: Path | str, data: mmap.mmap | bytes, size: int) -> None:
-        self.path = path
-        self.data = data
-        self.size = size
-        self.position = 0
-        self.num_elements_left = MAX_ARRAY_ELEMENTS
-
-    def take(self, num_bytes: int) -> bytes:
-        if num_bytes > len(self.data) - self.position:
-            raise self.end(self.position + num_bytes)
-        self.position += num_bytes
-        return self.data[self.position - num_bytes : self.position]
-
-    def end(self, wanted: int) -> Exception:
-        """For a read up to `wanted` that goes beyond the data."""
-        if wanted <= self.size:
-            return _ShortError()
-        return broken(self.path, f"{self.size} bytes", f"at least {wanted} bytes")
-
-    def scalar(self, code: str) -> Any:
-        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
-
-    def count(self, code: str, limit: int, what: str) -> int:
-        number: int = self.scalar(code)
-        if number > limit:
-            raise broken(self.path, f"{number} {what}", f"at most {limit}")
-        return number
-
-    def string(self, limit: int) -> str:
-        return self.strings(1, limit)[0]
-
-    def strings(self, length: int, limit: int) -> list[str]:
-        read_length = struct.Struct("<Q").unpack_from
-        start, num_at_hand = self.position, len(self.data)
-        result = []
-        try:
-            for _ in range(length):
-                (num_bytes,) = read_length(self.data, start)
-                start += 8 + num_bytes
-                if num_bytes > limit or start > self.size:
-                    raise broken(self.path, f"a string of {num_bytes} bytes", "strings within the file")
-                if start > num_at_hand:
-                    raise _ShortError
-                result.append(str(self.data[start - num_bytes : start], "utf-8"))
-        except struct.error as error:
-            raise self.end(start + 8) from error
-        except UnicodeDecodeError as error:
-            raise broken(self.path, f"a string that is not UTF-8 ({error})", "UTF-8 strings") from error
-        self.position = start
-        return result
-
-    def value(self, kind: int) -> Any:
-        if kind == _STRING:
-            return self.string(MAX_STRING_BYTES)
-        if kind == _ARRAY:
-            return self.array()
-        if kind not in _SCALARS:
-            raise broken(self.path, f"metadata type {kind}", "a type of the GGUF format")
-        return self.scalar(_SCALARS[kind])
-
-    def array(self) -> list[Any]:
-        kind = self.scalar("I")
-        length = self.count("Q", self.num_elements_left, "array elements")
-        self.num_elements_left -= length
-        if kind == _STRING:
-            return list(self.strings(length, MAX_STRING_BYTES))
-        if kind not in _SCALARS:
-            raise broken(self.path, f"an array of type {kind}", "an array of numbers or strings")
-        layout = f"<{length}{_SCALARS[kind]}"
-        return list(struct.unpack(layout, self.take(struct.calcsize(layout))))
-
-
-def _read_metadata(cursor: _Cursor, num_keys: int) -> dict[str, Any]:
+def _read_metadata(cursor: Cursor, num_keys: int) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for _ in range(num_keys):
         key = cursor.string(MAX_NAME_BYTES)
@@ -306,7 +228,7 @@ def _read_metadata(cursor: _Cursor, num_keys: int) -> dict[str, Any]:
 
 
 def _read_tensors(
-    cursor: _Cursor, num_tensors: int, metadata: dict[str, Any], types: Mapping[int, tuple[str, int, int]]
+    cursor: Cursor, num_tensors: int, metadata: dict[str, Any], types: Mapping[int, tuple[str, int, int]]
 ) -> dict[str, GgufTensor]:
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
@@ -333,7 +255,7 @@ def _read_tensors(
     return tensors
 
 
-def _read_tensor(cursor: _Cursor, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufTensor:
+def _read_tensor(cursor: Cursor, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufTensor:
     num_dims = cursor.count("I", _MAX_DIMS, "dimensions")
     dims = [cursor.scalar("Q") for _ in range(num_dims)]
     number = cursor.scalar("I")

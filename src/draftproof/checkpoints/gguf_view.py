@@ -12,6 +12,7 @@ from typing import Any
 
 from draftproof.checkpoints.folder import Folder
 from draftproof.checkpoints.gguf import ALL_TENSOR_TYPES, read_model
+from draftproof.checkpoints.gguf_cursor import StoredArray
 from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import gguf_names
 from draftproof.checkpoints.view import Kind, TensorInfo
@@ -31,7 +32,7 @@ class GgufView:
     def __init__(self, reference: str, folder: Folder, name: str, remarks: tuple[str, ...] = ()) -> None:
         self.reference = reference
         self._folder = folder
-        self._file = read_model(folder, name, ALL_TENSOR_TYPES)
+        self._file = read_model(folder, name, ALL_TENSOR_TYPES, _MAX_SHOWN_ARRAY)
         self._names = tuple(path.name for path in self._file.paths)
         is_first = name == self._names[0]
         self.remarks = (
@@ -54,15 +55,16 @@ class GgufView:
     @cached_property
     def config(self) -> Mapping[str, Any]:
         return {
-            key: value
-            for key, value in self._file.metadata.items()
-            if not isinstance(value, list) or len(value) <= _MAX_SHOWN_ARRAY
+            key: value for key, value in self._file.metadata.items() if not isinstance(value, StoredArray)
         }
 
     @cached_property
     def language_config(self) -> Mapping[str, Any]:
         shapes = {name: tensor.shape for name, tensor in self._file.tensors.items()}
-        return gguf_names(self._file.metadata, shapes)
+        tokens = self._file.metadata.get("tokenizer.ggml.tokens")
+        return gguf_names(
+            self.config, shapes, len(tokens) if isinstance(tokens, list | StoredArray) else None
+        )
 
     @property
     def quantization_config(self) -> Mapping[str, Any]:
@@ -92,11 +94,21 @@ class GgufView:
             for name, tensor in self._file.tensors.items()
         }
 
+    @property
+    def _vocabulary_parts(self) -> dict[str, Any] | None:
+        metadata = self._file.metadata
+        if "tokenizer.ggml.tokens" not in metadata:
+            return None
+        return {key: metadata[key] for key in _VOCABULARY_KEYS if key in metadata}
+
     @cached_property
     def _vocabulary(self) -> Vocabulary | None:
-        if "tokenizer.ggml.tokens" not in self._file.metadata:
+        parts = self._vocabulary_parts
+        if parts is None:
             return None
-        return parse_gguf_vocabulary(self._file.metadata)
+        return parse_gguf_vocabulary(
+            {key: part.elements() if isinstance(part, StoredArray) else part for key, part in parts.items()}
+        )
 
     @property
     def tokenizer(self) -> str:
@@ -104,10 +116,15 @@ class GgufView:
         return "tokens of the GGUF file" if has_tokens else "no tokens in the GGUF file"
 
     def tokenizer_digest(self) -> str | None:
-        if "tokenizer.ggml.tokens" not in self._file.metadata:
+        parts = self._vocabulary_parts
+        if parts is None:
             return None
-        parts = repr([self._file.metadata.get(key) for key in _VOCABULARY_KEYS])
-        return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256()
+        for key, part in parts.items():
+            digest.update(repr((key, part)).encode("utf-8", "surrogatepass"))
+            if isinstance(part, StoredArray):
+                digest.update(part.content)
+        return digest.hexdigest()
 
     def vocabulary(self) -> Vocabulary | None:
         return self._vocabulary

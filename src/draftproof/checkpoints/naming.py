@@ -73,8 +73,10 @@ def language_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def gguf_names(metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """GGUF metadata under Transformers' names; `shapes` are the tensors', rows first.
+def gguf_names(
+    metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], num_tokens: int | None
+) -> dict[str, Any]:
+    """GGUF metadata under Transformers' names; `shapes` are the tensors', rows first; `num_tokens` the tokenizer's.
 
     Layers that only predict further tokens are counted in GGUF's `block_count`, not in `num_hidden_layers`.
     """
@@ -94,8 +96,8 @@ def gguf_names(metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]
     if embedding is not None and len(embedding) == 2:
         named["vocab_size"] = embedding[0]
         named["tie_word_embeddings"] = "output.weight" not in shapes
-    elif isinstance(metadata.get("tokenizer.ggml.tokens"), list):
-        named["vocab_size"] = len(metadata["tokenizer.ggml.tokens"])
+    elif num_tokens is not None:
+        named["vocab_size"] = num_tokens
     layers, extra = named.get("num_hidden_layers"), named.get("num_nextn_predict_layers")
     if type(layers) is int and type(extra) is int and 0 < extra < layers:
         named["num_hidden_layers"] = layers - extra

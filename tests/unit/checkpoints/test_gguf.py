@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.checkpoints.gguf import (
-    MAX_ARRAY_ELEMENTS,
     TENSOR_TYPES,
     GgufFile,
     open_checkpoint,
     read_gguf,
 )
+from draftproof.checkpoints.gguf_cursor import MAX_ARRAY_ELEMENTS, StoredArray
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import write_gguf
 from support.specs import K_QUANT, TINY
@@ -87,6 +88,38 @@ def test_all_metadata_types(tmp_path: Path) -> None:
     writer.close()
     metadata = read_gguf(path).metadata
     assert {name: metadata[name] for name in values} == {name: value for name, (_, value) in values.items()}
+
+
+def array_of_strings(key: bytes, texts: list[bytes]) -> bytes:
+    return string(key) + struct.pack("<IIQ", 9, 8, len(texts)) + b"".join(map(string, texts))
+
+
+def read_arrays(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value.elements() if isinstance(value, StoredArray) else value for key, value in metadata.items()
+    }
+
+
+@pytest.mark.parametrize("longest", [0, 1, 299, 300])
+def test_long_arrays_stay_in_the_file_until_they_are_asked_for(sample: Path, longest: int) -> None:
+    whole = read_gguf(sample)
+    file = read_gguf(sample, longest_read=longest)
+    for key, value in whole.metadata.items():
+        stays = isinstance(value, list) and len(value) > longest
+        assert isinstance(file.metadata[key], StoredArray) == stays, key
+    assert read_arrays(file.metadata) == whole.metadata
+    assert file.tensors == whole.tensors
+
+
+def test_the_text_of_long_arrays_is_judged_when_it_is_read_their_bounds_at_once(scratch: Path) -> None:
+    scratch.write_bytes(header(0, 1, array_of_strings(b"k", [b"a", b"\xff"])) + bytes(8))
+    array = read_gguf(scratch, longest_read=1).metadata["k"]
+    assert len(array) == 2
+    with pytest.raises(DraftproofError, match="DP402"):
+        array.elements()
+    scratch.write_bytes(header(0, 1, array_of_strings(b"k", [b"a", b"ff"]))[:-1])
+    with pytest.raises(DraftproofError, match="DP402"):
+        read_gguf(scratch, longest_read=1)
 
 
 def test_type_table_agrees_with_the_library() -> None:
@@ -180,6 +213,7 @@ def test_changed_bytes_end_in_a_header_or_a_refusal(sample: Path, scratch: Path,
         content[place] = value
     scratch.write_bytes(content)
     outcome = read_or_code(scratch)
+    assert repr(outcome) == repr(read_or_code(scratch, longest_read=2))
     if isinstance(outcome, str):
         assert outcome in ("DP402", "DP406")
     else:
@@ -193,11 +227,14 @@ def test_random_bytes_end_in_a_header_or_a_refusal(
 ) -> None:
     scratch.write_bytes(header(num_tensors, num_keys, rest))
     outcome = read_or_code(scratch)
+    assert repr(outcome) == repr(read_or_code(scratch, longest_read=2))
     assert isinstance(outcome, GgufFile) or outcome in ("DP402", "DP406")
 
 
-def read_or_code(path: Path) -> GgufFile | str:
+def read_or_code(path: Path, longest_read: int = MAX_ARRAY_ELEMENTS) -> GgufFile | str:
+    """What the file holds once every array was asked for."""
     try:
-        return read_gguf(path)
+        file = read_gguf(path, longest_read=longest_read)
+        return replace(file, metadata=read_arrays(file.metadata))
     except DraftproofError as error:
         return error.code

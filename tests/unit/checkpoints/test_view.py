@@ -12,6 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from draftproof.checkpoints import gguf_view
+from draftproof.checkpoints.gguf_cursor import StoredArray
 from draftproof.checkpoints.view import open_view
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import CHAT_TEMPLATE, write_checkpoint, write_gguf
@@ -84,6 +86,28 @@ def test_equal_vocabularies_have_equal_digests_and_others_have_not(tmp_path: Pat
     assert digests["target"] == digests["drafter"]
     assert digests["target"] != digests["other"]
     assert views["target"].vocabulary() == views["drafter"].vocabulary() != views["other"].vocabulary()
+
+
+def test_opening_a_gguf_file_reads_no_token_and_no_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_view, "_MAX_SHOWN_ARRAY", 2)
+    paths = [write_gguf(tmp_path / f"{name}.gguf", vocab=320) for name in ("target", "drafter")]
+    asked: list[int] = []
+    read = StoredArray.elements
+
+    def elements(array: StoredArray) -> list[Any]:
+        asked.append(len(array))
+        return read(array)
+
+    monkeypatch.setattr(StoredArray, "elements", elements)
+    ours, theirs = (open_view(str(path)) for path in paths)
+    assert ours.tokenizer_digest() == theirs.tokenizer_digest()
+    assert ours.language_config["vocab_size"] == 320
+    assert not any(key in ours.config for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
+    assert asked == []
+    assert ours.vocabulary() is not None
+    assert asked == [320, 320]  # tokens and their types
 
 
 def test_a_configuration_alone(tmp_path: Path) -> None:
