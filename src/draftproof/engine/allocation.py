@@ -69,14 +69,14 @@ class Round:
     """emitted   expected tokens of each request of the batch before anything is decided, 1 for plain ones
     passes       cost of a pass by rows; allocations of more rows than it knows are not looked at
     rows         expected rows before anything is decided
-    extra        cost that the round has anyway, prompt rows for example
     least_row    least cost of another row: beside prompt rows none is free
+
+    Prompt rows are there whatever is drafted, and a token drafted now saves none of them later: they count for nothing.
     """
 
     emitted: Sequence[float]
     passes: Sequence[float]
     rows: float
-    extra: float
     least_row: float
     drafting: DraftingCost
     aim: Aim
@@ -127,7 +127,7 @@ class Round:
         cost = self._pass_cost(rows)
         if self.least_row:
             cost = max(cost, self._pass_cost(self.rows) + (rows - self.rows) * self.least_row)
-        return cost + self.extra
+        return cost
 
     def _pass_cost(self, rows: float) -> float:
         low = min(int(rows), len(self.passes) - 2)

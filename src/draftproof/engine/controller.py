@@ -21,8 +21,11 @@ LEAST_ADVANTAGE = 1.02
 """Expected ratio to plain decoding below which nothing is drafted."""
 HYSTERESIS = 1.01
 """Expected ratio to the present depths below which they stay."""
-HOLD = 4
-"""Rounds that a decision holds while the same requests decode and nothing new is learnt: deciding costs time, too."""
+HOLD, HOLD_PLAIN = 4, 16
+"""Rounds that a decision holds while the same requests decode and nothing new is learnt, and one that nobody drafts:
+deciding costs time, too."""
+NEWS_SHARE = 0.25
+"""Share of a batch of whose drafts something must be learnt for a new decision at once."""
 PROBE_SHARE = 0.015
 """Share of all time that may go into trying out whether drafting pays again."""
 MOST_CREDIT_ROUNDS = 4.0
@@ -104,6 +107,10 @@ class DepthController:
     _rounds_since_plain: int = 0
     _rounds_held: int = 0
     """Rounds that the present decision holds already."""
+    _news: float = 0.0
+    """Share of the batch of which something was learnt since; what is learnt of costs concerns all."""
+    _is_plain: bool = False
+    """Whether it lets nobody draft."""
     _load: tuple[bool, list[str]] = (False, [])
     """What it was made for: whether prompt rows ride along, and the requests."""
 
@@ -153,13 +160,16 @@ class DepthController:
             return plan
         load = (num_prefill_rows > 0, [item.req_id for item in decoding])
         is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
-        if self._rounds_held >= HOLD or load != self._load:
+        hold = HOLD_PLAIN if self._is_plain else HOLD
+        if load != self._load or self._rounds_held >= hold or self._news >= NEWS_SHARE:
             self._load = load
             self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
-            self._rounds_held = 0
+            self._rounds_held, self._news = 0, 0.0
         else:
             for _, item, request in drafting:
                 request.offered = min(request.decided, item.limit)
+            if self._is_plain and not is_plain_due and self._rounds_held % HOLD == 0:
+                self._try_alone(decoding, drafting, num_prefill_rows)
         self._rounds_held += 1
         for index, _, request in drafting:
             request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
@@ -183,9 +193,24 @@ class DepthController:
         for index, item, request in drafting:
             request.offered = request.decided = min(found.depths.get(index, 0), item.limit)
             request.outlook = ratio, bool(found.depths), len(decoding)
-        if may_try:
-            self._try_out(round_, drafting)
-        self._price(round_, found, drafting)
+        self._is_plain = not found.depths
+        due = self._due(drafting) if may_try else None
+        if due is not None:
+            self._try_out(round_, *due)
+        self._price(round_, found.depths, drafting)
+
+    def _try_alone(
+        self,
+        decoding: Sequence[Decoding],
+        drafting: list[tuple[int, Decoding, _Request]],
+        num_prefill_rows: int,
+    ) -> None:
+        """A trial while a decision holds that nobody drafts: without thinking about all others again."""
+        due = self._due(drafting)
+        if due is not None:
+            round_ = self._round(decoding, [due], num_prefill_rows)
+            self._try_out(round_, *due)
+            self._price(round_, {}, [due])
 
     def _round(
         self,
@@ -223,7 +248,6 @@ class DepthController:
             emitted=emitted,
             passes=passes,
             rows=rows,
-            extra=prefill_row * num_prefill_rows,
             least_row=prefill_row,
             drafting=self.costs.drafting,
             aim=Aim(self.objective == "latency" and bound is None, bound),
@@ -244,16 +268,15 @@ class DepthController:
                 found.depths, found.score = before, score
         return found
 
-    def _try_out(self, round_: Round, drafting: list[tuple[int, Decoding, _Request]]) -> None:
-        """Lets the request that has waited longest for a trial draft a little, where the time for it was saved."""
-        due = [
-            (request.rounds_off - request.wait, item, request)
-            for _, item, request in drafting
-            if request.decided == 0 and request.rounds_off >= request.wait
-        ]
-        if not due or self._credit <= 0.0:
-            return
-        _, item, request = max(due, key=lambda candidate: candidate[0])
+    def _due(self, drafting: list[tuple[int, Decoding, _Request]]) -> tuple[int, Decoding, _Request] | None:
+        """The request that has waited longest for a trial, where the time for one was saved."""
+        if self._credit <= 0.0:
+            return None
+        waited = [each for each in drafting if not each[2].decided and each[2].rounds_off >= each[2].wait]
+        return max(waited, key=lambda each: each[2].rounds_off - each[2].wait, default=None)
+
+    def _try_out(self, round_: Round, _: int, item: Decoding, request: _Request) -> None:
+        """Lets a request draft a little."""
         is_chain = isinstance(request.record, ChainRecord)
         depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
         request.offered, request.is_trial = depth, True
@@ -262,18 +285,20 @@ class DepthController:
         cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
         self._credit -= max(0.0, cost)
 
-    def _price(self, round_: Round, found: Found, drafting: list[tuple[int, Decoding, _Request]]) -> None:
+    def _price(
+        self, round_: Round, depths: dict[int, int], drafting: list[tuple[int, Decoding, _Request]]
+    ) -> None:
         """Tells each request that follows prices what its rows cost, in tokens of the batch's present speed."""
         priced = [
             (index, request) for index, _, request in drafting if request.offered and request.follows_prices
         ]
         if not priced:
             return
-        outlook = round_.outlook(found.depths)
+        outlook = round_.outlook(depths)
         emitted = outlook.emitted
         inverse = sum(1.0 / each for each in emitted)
         for index, request in priced:
-            own = sum(step.rows for step in _steps_of(round_, index) if found.depths.get(index))
+            own = sum(step.rows for step in _steps_of(round_, index)) if index in depths else 0.0
             worth = emitted[index] ** 2 * inverse if round_.aim.latency else sum(emitted)
             start = outlook.rows - own
             most = max(0, min(request.offered, int(len(round_.passes) - 1 - start)))
@@ -288,7 +313,7 @@ class DepthController:
         """What the round that was planned last cost, by method what of it was spent in proposers, and its drafts."""
         pass_s = cost.verify_s + cost.prefill_s + cost.coordination_s
         self.costs.observe_pass(cost.batch, cost.context, cost.num_decode_rows, cost.num_prefill_rows, pass_s)
-        has_news = False
+        num_news = 0
         asked: dict[int, tuple[int, int]] = {}
         for outcome in outcomes:
             request = self._requests.get(outcome.req_id)
@@ -296,12 +321,11 @@ class DepthController:
                 continue
             number, depth = asked.get(request.method, (0, 0))
             asked[request.method] = number + (request.offered > 0), max(depth, request.offered)
-            has_news |= self._learn(request, outcome)
+            num_news += self._learn(request, outcome)
         spent_s = {self._number(method): seconds for method, seconds in drafting_s.items()}
         for method, (number, depth) in asked.items():
             self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
-        if has_news or self.costs.has_news:
-            self._rounds_held = HOLD
+        self._news += num_news / max(1, cost.batch) + self.costs.has_news
         if self.costs.knows_speed:
             round_cost = (pass_s + cost.draft_s) / self.costs.scale
             self._credit += PROBE_SHARE * round_cost
@@ -321,6 +345,7 @@ class DepthController:
             request.wait = FIRST_WAIT
         elif 0 < outcome.drafted == outcome.accepted:
             request.rounds_off = request.wait  # it may go on at once
+            self._news = 1.0
         else:
             request.rounds_off = 0
             request.wait = min(2 * request.wait, LONGEST_WAIT, LONGEST_WAIT_ALONE * len(self._load[1]))

@@ -29,6 +29,8 @@ EXACT_ROWS = 16
 """Rows up to which costs may have steps; beyond, they are taken to lie on lines between measured points."""
 NEWS_TO_REBUILD = 8
 """Measurements of mature points after which a curve is drawn anew; a young point counts for all of them."""
+NEWS = 0.05
+"""Log ratio by which a young point must move what was expected for decisions to be made anew."""
 ASSUMED_CHEAP_ROWS, ASSUMED_ROW = 4, 0.03
 """Before anything is measured: rows up to the first cost one, each other this much of it. Rather too little: what
 is tried is measured, what is never tried is not."""
@@ -79,6 +81,8 @@ class Curve:
         self._shape: list[float] = []
         self._news = 0
         self._spread = 0.0
+        self.moved = 0.0
+        """How far the last measurement moved what was expected of its rows, as a log ratio."""
 
     def learn(self, rows: int, value: float, spread: float) -> float | None:
         """Takes one measurement; returns how far it was from what its point said, if that is to be trusted."""
@@ -90,6 +94,7 @@ class Curve:
             insort(self._buckets, bucket)
         residual = value - point.value if point.count >= TRUSTED else None
         point.learn(rows, value, expected, spread)
+        self.moved = abs(point.value - expected)
         self._spread = spread
         # A young point moves much, an old one little: its curve may wait.
         self._news += NEWS_TO_REBUILD if point.count <= 8 else 1
@@ -133,6 +138,7 @@ class Curve:
         if not self._buckets:
             return shape
         at, offsets = self._offsets(doubt)
+        flatter = self._flatter(at, offsets)
         logs = []
         right = 0
         floor = -math.inf
@@ -142,7 +148,7 @@ class Curve:
             if right == 0:
                 offset = offsets[0]
             elif right == len(at):
-                offset = offsets[-1]
+                offset = offsets[-1] - flatter * (expected - self._expected(at[-1]))
             elif self._parent is None and rows < at[right] <= EXACT_ROWS:
                 # Nothing at all is known of these rows: as little as they can cost, so that they are measured.
                 offset = offsets[right - 1]
@@ -152,6 +158,19 @@ class Curve:
             floor = max(floor, expected + offset)
             logs.append(floor)
         return logs
+
+    def _flatter(self, at: list[float], offsets: list[float]) -> float:
+        """By what share the curve rises less than assumed towards its end, and so may go on rising less beyond it."""
+        if self._parent is not None:
+            return 0.0
+        trusted = [
+            index
+            for index, bucket in enumerate(self._buckets)
+            if 2 * at[index] >= at[-1] and self._points[bucket].count >= TRUSTED
+        ]
+        first, last = (trusted[0], trusted[-1]) if trusted else (0, 0)
+        rise = self._expected(at[last]) - self._expected(at[first])
+        return max(0.0, min(1.0, (offsets[first] - offsets[last]) / rise)) if rise > 0.0 else 0.0
 
     def _offsets(self, doubt: float) -> tuple[list[float], list[float]]:
         """The measured points as differences from the shape, made monotone: neighbours that fall are pooled."""
@@ -169,8 +188,10 @@ class Curve:
                 number += others
             pools.append((value, weight, number))
         values = [value for value, _, number in pools for _ in range(number)]
-        last = len(self._shape) - 1
-        return at, [v - self._shape[min(last, round(a))] for v, a in zip(values, at, strict=True)]
+        return at, [v - self._expected(a) for v, a in zip(values, at, strict=True)]
+
+    def _expected(self, at: float) -> float:
+        return self._shape[min(len(self._shape) - 1, round(at))]
 
 
 @dataclass(slots=True)
@@ -235,7 +256,7 @@ class CostModel:
         self._residuals: deque[float] = deque(maxlen=5)
         self._prefill_row = 0.0
         self.has_news = False
-        """Whether the last round measured something that was measured seldom before."""
+        """Whether the last round measured something that was measured seldom before, and not what was expected."""
 
     @property
     def knows_speed(self) -> bool:
@@ -271,7 +292,7 @@ class CostModel:
         self._shared.learn(rows, value, self._spread)
         if residual is not None:
             self._follow_speed(residual)
-        self.has_news = cell.is_young(rows)
+        self.has_news = cell.is_young(rows) and cell.moved > NEWS
 
     def passes(self, batch: int, context: float, upto: int) -> list[float]:
         """Relative cost of a pass of 0 … `upto` rows; times `scale` for seconds."""

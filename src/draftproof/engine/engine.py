@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -418,7 +417,8 @@ class Engine:
             price = None
             if item.decodes:
                 budget, price = next(decided)
-                item = item if budget == item.budget else replace(item, budget=budget)
+                if budget != item.budget:
+                    item = Scheduled(item.sequence, item.num_rows, item.samples, item.decodes, budget)
             parts.append(item)
             if item.samples:
                 prices.append(price)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -72,6 +73,14 @@ class DraftBatch:
             q_rows=torch.zeros(num_nodes, dtype=torch.int64),
             q=torch.zeros((0, 0), dtype=torch.float64),
         )
+
+    def as_chains(self) -> list[list[int]] | None:
+        """What `chains` was given, if the batch is such; for those who take drafts apart without tensors."""
+        tokens, offsets = self.tokens.tolist(), self.node_offsets.tolist()
+        chains = [tokens[start:stop] for start, stop in pairwise(offsets)]
+        parents = [row for chain in chains for row in range(len(chain))]
+        is_chains = self.parent_rows.tolist() == parents and bool(self.is_point_mass.all())
+        return chains if is_chains else None
 
     def request(self, request: int) -> DraftBatch:
         """The part of one request, as a batch of one, with the rows of `q` that its nodes were drawn from."""

@@ -43,23 +43,18 @@ class CascadeProposer:
             part.observe(sequence, hidden)
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        drafts: dict[int, DraftBatch] = {}
+        asked: list[tuple[list[int], DraftBatch]] = []
         waiting = list(range(len(sequences)))
         for part in self._parts:
             batch = part.propose([sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting])
-            sizes = batch.node_offsets.diff().tolist()
-            if not drafts and all(sizes):
-                break
-            drafts |= {idx: batch.request(entry) for entry, idx in enumerate(waiting) if sizes[entry]}
-            waiting = [idx for entry, idx in enumerate(waiting) if not sizes[entry]]
+            asked.append((waiting, batch))
+            offsets = batch.node_offsets.tolist()
+            waiting = [idx for entry, idx in enumerate(waiting) if offsets[entry] == offsets[entry + 1]]
             if not waiting:
                 break
         for sequence in sequences:
             self._tell(sequence)
-        if not drafts:
-            return batch
-        nothing = DraftBatch.chains([()])
-        return DraftBatch.concat([drafts.get(idx, nothing) for idx in range(len(sequences))])
+        return _last_of_each(asked, len(sequences))
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for part in self._parts:
@@ -77,6 +72,26 @@ class CascadeProposer:
         return any(released)
 
     def _tell(self, sequence: SequenceView) -> None:
+        if not any(part.failures for part in self._parts):
+            return
         failures = [part.failures[sequence.req_id] for part in self._parts if not part.serves(sequence)]
         if failures:
             sequence.note = "drafts with what is left: " + "; ".join(failures)
+
+
+def _last_of_each(asked: Sequence[tuple[list[int], DraftBatch]], num_requests: int) -> DraftBatch:
+    """The drafts of parts that were asked in order, each for those that had none before: the last one counts."""
+    if len(asked) == 1:
+        return asked[0][1]
+    # Look-up drafts chains, and lists of tokens are put together in a fraction of the time that tensors take.
+    chains: list[list[int]] = [[]] * num_requests
+    for indices, batch in asked:
+        found = batch.as_chains()
+        if found is None:
+            break
+        for idx, chain in zip(indices, found, strict=True):
+            chains[idx] = chain
+    else:
+        return DraftBatch.chains(chains)
+    places = {idx: (batch, entry) for indices, batch in asked for entry, idx in enumerate(indices)}
+    return DraftBatch.concat([places[idx][0].request(places[idx][1]) for idx in range(num_requests)])

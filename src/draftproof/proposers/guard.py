@@ -43,7 +43,7 @@ class Guard:
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         """One entry per sequence. A batch that fails is asked for again one by one, from then on."""
-        served = all(map(self.serves, sequences))
+        served = not self.failures or all(map(self.serves, sequences))
         if served and sequences and not self._one_by_one:
             try:
                 return self._checked(sequences, budgets)
@@ -61,16 +61,19 @@ class Guard:
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         """For all at once; one by one again where that fails, which a proposer must bear."""
-        served = [(s, v) for s, v in zip(sequences, verdicts, strict=True) if self.serves(s)]
-        if not served:
+        if self.failures:
+            served = [index for index, sequence in enumerate(sequences) if self.serves(sequence)]
+            sequences = [sequences[index] for index in served]
+            verdicts = [verdicts[index] for index in served]
+        if not sequences:
             return
         try:
-            self.proposer.commit([sequence for sequence, _ in served], [verdict for _, verdict in served])
+            self.proposer.commit(sequences, verdicts)
         except Exception as error:
-            if len(served) == 1:
-                self._fail(served[0][0], error)
+            if len(sequences) == 1:
+                self._fail(sequences[0], error)
                 return
-            for sequence, verdict in served:
+            for sequence, verdict in zip(sequences, verdicts, strict=True):
                 self.commit([sequence], [verdict])
 
     def end(self, sequence: SequenceView) -> None:

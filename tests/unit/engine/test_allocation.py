@@ -25,7 +25,6 @@ def round_of(requests: list[list[float]], increments: list[float], aim: Aim, ste
         emitted=[1.0] * len(requests),
         passes=passes,
         rows=float(len(requests)),
-        extra=0.0,
         least_row=0.0,
         drafting=lambda method, number, depth: step_cost * depth,
         aim=aim,

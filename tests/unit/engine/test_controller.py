@@ -6,7 +6,8 @@ the controller decided, averaged over seeds, so the bounds are not a matter of l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
 
@@ -14,6 +15,7 @@ import pytest
 
 from draftproof.core.cost import RoundCost
 from draftproof.core.objective import Objective
+from draftproof.engine.allocation import Found, Round
 from draftproof.engine.controller import (
     FIRST_WAIT,
     LONGEST_WAIT_ALONE,
@@ -387,3 +389,62 @@ def test_many_other_methods_do_not_make_a_running_ones_cost_forgotten() -> None:
         cost = cost_of(1, 1 + depth, 0.01, 0.05 * depth)
         controller.observe(cost, {"slow": 0.05 * depth}, [Outcome("r", depth, depth // 2)])
     assert drafted < 30
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16])
+@pytest.mark.parametrize("follows_prices", [False, True])
+def test_where_nothing_is_to_be_gained_little_is_decided(
+    batch: int, follows_prices: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deciding costs time: nobody drafts and nothing is learnt, so whole batches are thought about seldom."""
+    decided = 0
+
+    def counted(self: Round, best: Callable[[Round], Found] = Round.best) -> Found:
+        nonlocal decided
+        decided += 1
+        return best(self)
+
+    monkeypatch.setattr(Round, "best", counted)
+    controller = DepthController()
+    ids = [f"r{index}" for index in range(batch)]
+    for req_id in ids:
+        controller.add(req_id, "m", 8, follows_prices=follows_prices, is_adaptive=True)
+    tried = set()
+    for number in range(600):
+        budgets = controller.plan([Decoding(req_id, 8, 100) for req_id in ids]).budgets
+        if number == 100:
+            decided = 0
+        elif number > 100:
+            tried |= {req_id for req_id, budget in zip(ids, budgets, strict=True) if budget}
+        outcomes = [Outcome(req_id, min(1, budget), 0) for req_id, budget in zip(ids, budgets, strict=True)]
+        rows = batch + sum(outcome.drafted for outcome in outcomes)
+        cost = cost_of(batch, rows, 0.01 * (1 + 0.1 * rows), 1e-4 * (rows - batch))
+        controller.observe(cost, {"m": cost.draft_s}, outcomes)
+    assert decided <= 500 / 12
+    assert tried == set(ids), "everybody gets another chance"
+
+
+def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
+    """A token that is drafted beside prompt rows saves a later round, which has none."""
+
+    def drafted(num_prefill_rows: int) -> int:
+        controller = DepthController("throughput")
+        ids = [f"r{index}" for index in range(8)]
+        for req_id in ids:
+            controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+        total = 0
+        for number in range(300):
+            rows_beside = num_prefill_rows if number % 2 else 0
+            plan = controller.plan([Decoding(req_id, 8, 100) for req_id in ids], rows_beside)
+            outcomes = [
+                Outcome(req_id, min(1, budget), min(1, budget) * ((number + index) % 6 == 0))
+                for index, (req_id, budget) in enumerate(zip(ids, plan.budgets, strict=True))
+            ]
+            rows = 8 + sum(outcome.drafted for outcome in outcomes)
+            seconds = 0.01 * (1 + 0.05 * (rows + rows_beside))
+            cost = replace(cost_of(8, rows, seconds), num_prefill_rows=rows_beside)
+            controller.observe(cost, {"m": 1e-5}, outcomes)
+            total += rows - 8 if number % 2 and number > 50 else 0
+        return total
+
+    assert drafted(256) <= 2 * drafted(0)

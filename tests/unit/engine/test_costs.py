@@ -99,3 +99,16 @@ def test_drafting_is_a_start_and_so_much_a_step() -> None:
     assert model.drafting(0, 0, 0) == pytest.approx(0.01, rel=0.05)
     model.forget_method(0)
     assert model.drafting(0, 1, 5) == 0.0
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.01, 0.02])
+def test_rows_that_were_not_measured_go_on_as_flat_as_those_that_were(slope: float) -> None:
+    """What is taken for dearer than it is would never be tried."""
+    model = taught(lambda rows: 0.01 * (1 + slope * rows), [16, 20, 24, 28, 32], spread=0.02)
+    assert ratio(model, 48, batch=16) < (1 + slope * 48) / (1 + slope * 16) * 1.05
+    assert ratio(model, 48, batch=16) > (1 + slope * 32) / (1 + slope * 16) * 0.95
+
+
+def test_rows_that_were_not_measured_are_taken_for_cheap_where_measured_ones_are_dear() -> None:
+    model = taught(lambda rows: 0.01 * (1 + 0.5 * rows), [8, 10, 12, 14, 16])
+    assert ratio(model, 24, batch=16) < 1.3 < 13 / 9

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from draftproof.core.params import SamplingParams
@@ -71,6 +75,44 @@ def test_each_request_gets_the_first_draft(first: str, second: str, expected: li
     assert chains(batch) == expected
     left = [name for name in "abc" if name not in first]
     assert parts[1].calls == ([f"propose {''.join(left)}"] if left else [])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["chain", "drawn", "tree"]), st.text("abc", max_size=3)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_drafts_of_all_kinds_arrive_as_they_were_made(kinds: list[tuple[str, str]]) -> None:
+    """Chains are put together in another way than drafts with distributions and trees: nobody sees which."""
+
+    class Other(Part):
+        def __init__(self, token: int, serves: str, kind: str) -> None:
+            super().__init__(token, serves)
+            self.kind = kind
+
+        def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+            batch = super().propose(sequences, budgets)
+            if self.kind == "tree":
+                return replace(batch, parent_rows=torch.zeros_like(batch.parent_rows))
+            if self.kind == "drawn":
+                drawn = torch.zeros_like(batch.is_point_mass)
+                return replace(batch, is_point_mass=drawn, q=torch.full((1, 8), self.token / 8.0))
+            return batch
+
+    parts = [Other(token, serves, kind) for token, (kind, serves) in enumerate(kinds, 1)]
+    batch = CascadeProposer(parts).propose(views("abc"), [1, 2, 3])
+    for entry, name in enumerate("abc"):
+        first = next((part for part in parts if name in part.serves), None)
+        found = batch.request(entry)
+        assert found.tokens.tolist() == ([] if first is None else [first.token] * (entry + 1))
+        if first is not None:
+            assert found.parent_rows.tolist() == (
+                [0] * (entry + 1) if first.kind == "tree" else list(range(entry + 1))
+            )
+            assert set(found.is_point_mass.tolist()) == {first.kind != "drawn"}
+            assert first.kind != "drawn" or found.q[found.q_rows].unique().tolist() == [first.token / 8.0]
 
 
 def test_every_part_sees_begin_observe_commit_and_end() -> None:
