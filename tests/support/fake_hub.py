@@ -49,9 +49,10 @@ class FakeHub:
 
     def listing(self, name: str) -> dict[str, Any]:
         siblings: list[dict[str, Any]] = []
-        for path in sorted(self.repositories[name].iterdir()):
+        root = self.repositories[name]
+        for path in sorted(path for path in root.rglob("*") if path.is_file()):
             content = path.read_bytes()
-            entry: dict[str, Any] = {"rfilename": path.name}
+            entry: dict[str, Any] = {"rfilename": path.relative_to(root).as_posix()}
             if self.lists_blobs:
                 entry["size"] = len(content)
             if self.lists_blobs and len(content) > LARGE_BYTES:
@@ -69,6 +70,7 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
+        self.num_sent = 0  # a connection serves several requests
         try:
             if self.hub.fault is not None and re.search(self.hub.faulty, path):
                 self.hub.fault(self)
@@ -107,7 +109,7 @@ class Answer(BaseHTTPRequestHandler):
         """Of the file that is asked for."""
         parts = [unquote(part) for part in urlsplit(self.path).path.split("/")[1:]]
         directory = self.hub.repositories.get("/".join(parts[:2]))
-        path = directory / parts[4] if directory is not None and len(parts) == 5 else None
+        path = directory.joinpath(*parts[4:]) if directory is not None and len(parts) > 4 else None
         return path.read_bytes() if path is not None and path.is_file() else None
 
     def wanted(self) -> tuple[int, int] | None:

@@ -108,9 +108,8 @@ def member(directory: Path, name: str) -> Path | None:
         return None
     target = path.resolve()
     root = directory.resolve()
-    allowed = [root]
-    if root.parent.name == "snapshots":
-        allowed.append(root.parent.parent / "blobs")
+    snapshots = [parent for parent in root.parents if parent.name == "snapshots"]
+    allowed = [root, *(parent.parent / "blobs" for parent in snapshots[:1])]
     if not any(target.is_relative_to(place) for place in allowed):
         raise broken(path, f"a link to {target}", f"a file within {root}")
     _require_regular(path, target)

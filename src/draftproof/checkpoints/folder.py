@@ -75,8 +75,9 @@ class LocalFolder:
     @cached_property
     def commit(self) -> str | None:
         """From where it lies in the hub's cache, or from what a download into a directory left in it."""
-        if self.path.parent.name == "snapshots" and COMMIT.fullmatch(self.path.name):
-            return self.path.name
+        for place in (self.path, *self.path.parents):
+            if place.parent.name == "snapshots" and COMMIT.fullmatch(place.name):
+                return place.name
         try:
             with (self.path / _DOWNLOAD_RECORD).open("rb") as file:
                 first = file.read(41).decode("ascii").strip()

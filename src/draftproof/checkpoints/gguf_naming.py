@@ -6,10 +6,15 @@ What counts as a model, a quantisation and a part follows llama.cpp (common/down
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from draftproof.core.errors import DraftproofError
 
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
+LLAMACPP_PREFERRED = ("Q4_K_M", "Q8_0")
+"""What llama.cpp takes of a repository without being told, else the first model."""
+_MAX_SHOWN = 24
 _COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """Parts of the names of files that only accompany a model."""
 
@@ -33,3 +38,67 @@ def quantisation_of(name: str) -> str | None:
     match = PART.fullmatch(name)
     tag = _TAG.search(name.removesuffix(".gguf") if match is None else match["stem"])
     return None if tag is None else tag[1].upper()
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """All parts that the name of one promises, in order; the name itself where it is none."""
+    match = PART.fullmatch(name)
+    if match is None:
+        return (name,)
+    numbers = range(1, 1 + int(match["count"]))
+    return tuple(f"{match['stem']}-{number:05}-of-{match['count']}.gguf" for number in numbers)
+
+
+def with_quantisation(models: Sequence[str], quantisation: str) -> str | None:
+    """The first model whose name has the word, before a dot or dash, in any case; or that is the file so named."""
+    word = re.compile(re.escape(quantisation) + "[.-]", re.IGNORECASE)
+    exact = [name for name in models if name.rpartition("/")[2] == quantisation]
+    return next(iter(exact or [name for name in models if word.search(name)]), None)
+
+
+def choose(
+    place: str,
+    reference: str,
+    names: Iterable[str],
+    file: str | None,
+    quantisation: str | None,
+    preferred: Sequence[str] = (),
+) -> str:
+    """Which of a repository's GGUF files is meant; its models are listed where that is not clear.
+
+    place       where it is, in words; `reference` is how it was named, without file and quantisation
+    preferred   quantisations to take, else the first model, where none is named; without it a choice is asked for
+
+    Raises DP401.
+    """
+    names = sorted(names)
+    models = models_among(names)
+    found: str | None
+    if file is not None:
+        found = file if file in names else None
+    elif quantisation is not None:
+        found = with_quantisation(models, quantisation)
+    else:
+        wanted = (with_quantisation(models, word) for word in preferred)
+        single = models[0] if models and (preferred or len(models) == 1) else None
+        found = next((name for name in wanted if name is not None), single)
+    if found is not None:
+        return found
+    shown = [_named(reference, name, models) for name in models[:_MAX_SHOWN]]
+    more = f" and {len(models) - _MAX_SHOWN} more" if len(models) > _MAX_SHOWN else ""
+    if not models:
+        what, expected = "without config.json, safetensors or a GGUF model", "a repository with a model"
+    else:
+        asked = file or quantisation
+        what = f"without {asked}" if asked else f"which holds {len(models)} GGUF models"
+        expected = "one of its GGUF models"
+    remedy = f"Name one: {', '.join(shown)}{more}." if models else "Check the name."
+    raise DraftproofError("DP401", "checkpoint", f"{place}, {what}", expected, remedy)
+
+
+def _named(reference: str, name: str, models: Sequence[str]) -> str:
+    """By its quantisation where that leads to it, else by its file."""
+    word = quantisation_of(name)
+    if word is not None and with_quantisation(models, word) == name:
+        return f"{reference}:{word}"
+    return f"{reference.partition('@')[0]}/{name}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftproof.checkpoints.files import broken
-from draftproof.checkpoints.gguf_naming import PART
+from draftproof.checkpoints.gguf_naming import PART, parts_of
 from draftproof.core.errors import DraftproofError
 
 MAX_PARTS = 1 << 10
@@ -39,7 +39,7 @@ def part_names(label: str, name: str, metadata: Mapping[str, Any]) -> tuple[str,
     if int(match["count"]) != count:
         raise broken(label, f"split.count {count}", f"{int(match['count'])}, as its name says")
     check_part(label, metadata, int(match["number"]) - 1, count)
-    return tuple(f"{match['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
+    return parts_of(name)
 
 
 def check_part(label: str, metadata: Mapping[str, Any], index: int, count: int) -> None:

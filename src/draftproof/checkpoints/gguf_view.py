@@ -46,7 +46,10 @@ class GgufView:
     @property
     def source(self) -> str:
         others = len(self._names) - 1
-        return f"file {self._file.path}" + (f" and {others} more parts" if others else "")
+        more = f" and {others} more parts" if others else ""
+        if self._folder.path_of(self._names[0]) is None:
+            return f"{self._folder.place}, file {self._names[0]}{more}"
+        return f"file {self._file.path}{more}"
 
     @property
     def files(self) -> frozenset[str]:

@@ -6,6 +6,7 @@ Made by `opening`. What the local cache of the hub holds of the same commit is t
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,8 @@ from draftproof.checkpoints.hub_client import HubClient, contradiction
 from draftproof.checkpoints.hub_settings import HubId
 from draftproof.core.errors import DraftproofError
 
+_UNUSABLE = re.compile(r"\\|\0|(^|/)(\.{0,2})(/|$)")
+"""In a path: what leads elsewhere or names nothing."""
 _LISTING_MAX_BYTES = 4 * CONFIG_MAX_BYTES
 
 
@@ -29,14 +32,38 @@ class RemoteFile:
     sha256: str | None
 
 
-class HubFolder:
-    """`Folder` of one repository at one commit. Files in subfolders are left out."""
+Listing = tuple[str, dict[str, RemoteFile]]
+"""Of a repository: its commit, and path → what is known of the file."""
 
-    def __init__(self, client: HubClient, hub_id: HubId, cached: LocalFolder | None = None) -> None:
+
+class HubFolder:
+    """`Folder` of one repository at one commit: of what lies at its top, or of one subfolder."""
+
+    def __init__(
+        self,
+        client: HubClient,
+        hub_id: HubId,
+        cached: LocalFolder | None = None,
+        listing: Listing | None = None,
+        under: str = "",
+    ) -> None:
         self._client = client
         self._id = hub_id
         self._cached = cached
         self._sizes: dict[str, int] = {}
+        self._under = under
+        if listing is not None:
+            self._listing = listing
+
+    def subfolder(self, under: str) -> HubFolder:
+        """A folder of the repository, "" for its top; the listing is shared."""
+        cached = None if self._cached is None else LocalFolder(self._cached.path / under, self._cached.place)
+        return HubFolder(self._client, self._id, cached, self._listing, under)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Of all files of the repository, with their folders."""
+        return frozenset(self._listing[1])
 
     @property
     def place(self) -> str:
@@ -46,15 +73,20 @@ class HubFolder:
     def commit(self) -> str:
         return self._listing[0]
 
-    @property
+    @cached_property
     def remote_files(self) -> Mapping[str, RemoteFile]:
-        return self._listing[1]
+        prefix = self._under + "/" if self._under else ""
+        return {
+            path.removeprefix(prefix): file
+            for path, file in self._listing[1].items()
+            if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
+        }
 
     def names(self) -> frozenset[str]:
         return frozenset(self.remote_files)
 
     def label(self, name: str) -> str:
-        return f"{self._id.name}/{name}"
+        return "/".join(filter(None, (self._id.name, self._under, name)))
 
     def path_of(self, name: str) -> Path | None:
         self._require(name)
@@ -98,7 +130,8 @@ class HubFolder:
 
     def size(self, name: str) -> int:
         self._require(name)
-        size = self.remote_files[name].size or self._sizes.get(name)
+        size = self.remote_files[name].size
+        size = self._sizes.get(name) if size is None else size
         if size is None:
             size = self._client.read_range(self._url(name), 0, 8).size
             if size is None:
@@ -124,7 +157,9 @@ class HubFolder:
 
     @cached_property
     def _cached_names(self) -> frozenset[str]:
-        return frozenset() if self._cached is None else self._cached.names()
+        return (
+            self._cached.names() if self._cached is not None and self._cached.path.is_dir() else frozenset()
+        )
 
     def _require(self, name: str) -> None:
         if name not in self.remote_files:
@@ -133,10 +168,11 @@ class HubFolder:
             )
 
     def _url(self, name: str) -> str:
-        return self._client.url(*self._id.name.split("/"), "resolve", self.commit, name)
+        folders = self._under.split("/") if self._under else ()
+        return self._client.url(*self._id.name.split("/"), "resolve", self.commit, *folders, name)
 
     @cached_property
-    def _listing(self) -> tuple[str, dict[str, RemoteFile]]:
+    def _listing(self) -> Listing:
         parts = ("api", "models", *self._id.name.split("/"))
         revision = self._id.revision or "main"
         url = self._client.url(*parts, "revision", revision) + "?blobs=true"
@@ -149,7 +185,7 @@ class HubFolder:
         files = {}
         for sibling in siblings:
             name = sibling.get("rfilename") if isinstance(sibling, dict) else None
-            if isinstance(name, str) and "/" not in name and "\\" not in name:
+            if isinstance(name, str) and not _UNUSABLE.search(name):
                 files[name] = _remote_file(sibling)
         return commit, files
 

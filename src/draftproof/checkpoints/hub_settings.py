@@ -19,7 +19,11 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 _MAX_TOKEN_BYTES = 4096
 _TRUE = frozenset(("1", "ON", "YES", "TRUE"))
 _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
-_HUB_ID = re.compile(rf"(?P<id>{_PART}/{_PART})(?:@(?P<revision>[A-Za-z0-9][A-Za-z0-9_./-]{{0,199}}))?")
+_HUB_ID = re.compile(
+    r"(?:(?:hf|huggingface)\.co/)?"
+    rf"(?P<id>{_PART}/{_PART})(?P<file>(?:/[A-Za-z0-9_][A-Za-z0-9_.+=-]{{0,199}}){{1,8}}(?<=\.gguf))?"
+    r"(?:@(?P<revision>[A-Za-z0-9][A-Za-z0-9_./-]{0,199}))?(?::(?P<tag>[A-Za-z0-9][A-Za-z0-9_.-]{0,199}))?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +43,28 @@ class HubSettings:
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """`name` is org/name; `revision` a branch, a tag or a commit."""
+    """`name` is org/name; `revision` a branch, a tag or a commit.
+
+    Of the repository's GGUF models, `file` names one by its path in it, `quantisation` by a word in its name.
+    """
 
     name: str
     revision: str | None
+    file: str | None = None
+    quantisation: str | None = None
 
 
 def parse_hub_id(reference: str, revision: str | None = None) -> HubId | None:
-    """What `org/name` or `org/name@revision` names; None for text that cannot be a hub id. Raises DP401.
+    """What `org/name[@revision]` names; None for text that cannot be a hub id. Raises DP401.
 
-    A `revision` given apart must not contradict the one in the text.
+    GGUF models are named as llama.cpp and Ollama do it (`org/name:Q4_K_M`, with or without `hf.co/` in front), or by
+    file (`org/name/folder/file.gguf`). A `revision` given apart must not contradict the one in the text.
     """
     match = _HUB_ID.fullmatch(reference)
-    if match is None or ".." in reference or "--" in match["id"]:
+    if match is None or ".." in reference or "--" in match["id"] or (match["file"] and match["tag"]):
         return None
+    if match["id"].endswith(".gguf"):
+        return None  # a file of this machine that is not there
     if revision is not None and match["revision"] not in (None, revision):
         raise DraftproofError(
             "DP401", "revision", f"{match['revision']} and {revision}", "one revision", "Name it once."
@@ -61,7 +73,8 @@ def parse_hub_id(reference: str, revision: str | None = None) -> HubId | None:
         raise DraftproofError(
             "DP401", "revision", revision[:200], "a branch, a tag or a commit", "Name it as the hub does."
         )
-    return HubId(match["id"], revision or match["revision"])
+    file = match["file"] and match["file"][1:]
+    return HubId(match["id"], revision or match["revision"], file, match["tag"])
 
 
 def settings_from_environment(environment: Mapping[str, str] = os.environ) -> HubSettings:

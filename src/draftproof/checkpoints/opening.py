@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from draftproof.checkpoints.files import detect
-from draftproof.checkpoints.folder import LocalFolder, readable
+from draftproof.checkpoints.folder import MAX_FILES, LocalFolder, readable
 from draftproof.checkpoints.folder_view import FolderView
-from draftproof.checkpoints.gguf_naming import models_among
+from draftproof.checkpoints.gguf_naming import choose, models_among, parts_of
 from draftproof.checkpoints.gguf_view import GgufView
 from draftproof.checkpoints.hub_settings import (
     HubId,
@@ -23,7 +25,9 @@ from draftproof.core.errors import DraftproofError
 _WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
-def open_reference(reference: str, revision: str | None, hub: HubSettings | None) -> CheckpointView:
+def open_reference(
+    reference: str, revision: str | None, hub: HubSettings | None, preferred: tuple[str, ...]
+) -> CheckpointView:
     """As `view.open_view`."""
     path = Path(reference)
     with readable(path):
@@ -36,15 +40,15 @@ def open_reference(reference: str, revision: str | None, hub: HubSettings | None
             detect(path)
             return GgufView(reference, LocalFolder(path.parent, named=path.name), path.name, remarks)
     hub_id = parse_hub_id(reference, revision)
-    if hub_id is None:
+    if hub_id is None or (hub_id.file is not None and Path(reference.partition("/")[0]).is_dir()):
         raise DraftproofError(
             "DP401",
             "checkpoint",
             reference[:300],
-            "a directory with config.json, a GGUF file, or org/name of a hub",
+            "a directory with config.json, a GGUF file, or org/name of a hub (of a GGUF model, org/name:Q4_K_M)",
             "Check the path.",
         )
-    return _open_hub(reference, hub_id, hub or settings_from_environment())
+    return _open_hub(reference, hub_id, hub or settings_from_environment(), preferred)
 
 
 def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...]) -> CheckpointView:
@@ -66,16 +70,16 @@ def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...
     )
 
 
-def _open_hub(reference: str, hub_id: HubId, hub: HubSettings) -> CheckpointView:
+def _open_hub(reference: str, hub_id: HubId, hub: HubSettings, preferred: tuple[str, ...]) -> CheckpointView:
     found = cached_snapshot(hub.cache, hub_id)
     cached = None
     if found is not None:
         snapshot, commit = found
         cached = LocalFolder(snapshot, f"hub cache {snapshot}")
-        shards = find_shards(cached)
-        if hub.is_offline or (shards is not None and not shards.missing):
-            return _open_directory(reference, cached, ())
-        hub_id = HubId(hub_id.name, commit)
+        view = _open_cached(reference, hub_id, cached, hub.is_offline, preferred)
+        if view is not None:
+            return view
+        hub_id = replace(hub_id, revision=commit)
     if hub.is_offline:
         raise DraftproofError(
             "DP414",
@@ -88,13 +92,44 @@ def _open_hub(reference: str, hub_id: HubId, hub: HubSettings) -> CheckpointView
     from draftproof.checkpoints.hub_client import HubClient
 
     folder = HubFolder(HubClient(hub), hub_id, cached)
-    if "config.json" not in folder.names() and not any(name.endswith(_WEIGHTS) for name in folder.names()):
-        gguf = models_among(folder.names())
-        raise DraftproofError(
-            "DP401",
-            "checkpoint",
-            f"{folder.place} without config.json and without safetensors",
-            "a repository with config.json",
-            "Download one of its GGUF files and name that." if gguf else "Check the name.",
-        )
-    return FolderView(reference, folder)
+    if not _means_gguf(hub_id, folder.names()):
+        return FolderView(reference, folder)
+    name = _choose(folder.place, hub_id, folder.paths, preferred)
+    under, _, file = name.rpartition("/")
+    return GgufView(reference, folder.subfolder(under), file)
+
+
+def _open_cached(
+    reference: str, hub_id: HubId, cached: LocalFolder, is_offline: bool, preferred: tuple[str, ...]
+) -> CheckpointView | None:
+    """From the hub's local cache, where that has all files or the hub is not to be asked."""
+    if not _means_gguf(hub_id, cached.names()):
+        shards = find_shards(cached)
+        has_all = shards is not None and not shards.missing
+        return FolderView(reference, cached) if is_offline or has_all else None
+    found = islice(cached.path.rglob("*.gguf"), MAX_FILES)
+    paths = frozenset(path.relative_to(cached.path).as_posix() for path in found)
+    if not is_offline and hub_id.file is None and hub_id.quantisation is None:
+        return None
+    try:
+        name = _choose(cached.place, hub_id, paths, preferred)
+    except DraftproofError:
+        if is_offline:
+            raise
+        return None
+    if not is_offline and not paths.issuperset(parts_of(name)):
+        return None
+    under, _, file = name.rpartition("/")
+    return GgufView(reference, LocalFolder(cached.path / under, cached.place), file)
+
+
+def _means_gguf(hub_id: HubId, names: frozenset[str]) -> bool:
+    """Whether a GGUF model is named, or nothing else is there."""
+    if hub_id.file is not None or hub_id.quantisation is not None:
+        return True
+    return "config.json" not in names and not any(name.endswith(_WEIGHTS) for name in names)
+
+
+def _choose(place: str, hub_id: HubId, paths: frozenset[str], preferred: tuple[str, ...]) -> str:
+    reference = hub_id.name if hub_id.revision is None else f"{hub_id.name}@{hub_id.revision}"
+    return choose(place, reference, paths, hub_id.file, hub_id.quantisation, preferred)

@@ -134,9 +134,17 @@ class CheckpointView(Protocol):
 
 
 def open_view(
-    reference: str, *, revision: str | None = None, hub: HubSettings | None = None
+    reference: str,
+    *,
+    revision: str | None = None,
+    hub: HubSettings | None = None,
+    preferred: tuple[str, ...] = (),
 ) -> CheckpointView:
     """The checkpoint that `reference` names: a directory, a GGUF file, or `org/name[@revision]` of a hub.
+
+    Of a repository's GGUF models, `org/name:Q4_K_M` or `org/name/file.gguf` names one. Where none is named and there
+    are several, the first of the quantisations `preferred` is taken, else the first model; without `preferred` that is
+    refused with the list.
 
     What exists on this machine goes before the hub's; `source` says which it was. `hub` None: as the environment
     says (HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE). A hub's local cache is looked up first, and
@@ -147,4 +155,4 @@ def open_view(
     """
     from draftproof.checkpoints.opening import open_reference
 
-    return open_reference(reference, revision, hub)
+    return open_reference(reference, revision, hub, preferred)

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from draftproof.checkpoints.gguf_naming import LLAMACPP_PREFERRED
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
-from draftproof.configs.identity import is_hub_id
+from draftproof.configs.identity import is_hub_file, is_hub_id, is_repository
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.rules.facts.parameters import PARAMETERS
@@ -325,7 +326,9 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
     absent: dict[str, str] = {}
     serves_here = deployment.engine == "draftproof"
     place = files.target or (deployment.target.name if serves_here else None)
-    target_view = _open(place, deployment.target, "target", absent)
+    target_view = _open(
+        place, deployment.target, "target", absent, _part_of_hub(deployment.target, deployment, "hf-file")
+    )
     parts = deployment.speculation.parts or (deployment.speculation,)
     cases = []
     for part in parts:
@@ -334,7 +337,7 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
         view = None
         if drafter is not None and not _is_own_weights(drafter.name):
             place = (files.drafter if len(parts) == 1 else None) or (drafter.name if serves_here else None)
-            view = _open(place, drafter, "drafter", missing)
+            view = _open(place, drafter, "drafter", missing, _part_of_hub(drafter, deployment))
         own = None if drafter is None or _is_own_weights(drafter.name) else drafter
         cases.append(
             Case(
@@ -353,27 +356,42 @@ def _is_own_weights(name: str) -> bool:
     return name == "self"
 
 
-def _open(place: str | None, named: ModelRef, whose: str, absent: dict[str, str]) -> CheckpointView | None:
+def _part_of_hub(model: ModelRef, deployment: Deployment, file_option: str = "") -> str | None:
+    """Which of a repository's models llama.cpp takes, as `open_view` reads it behind the name; None for others."""
+    if deployment.engine != "llamacpp" or not is_repository(model.name):
+        return None
+    file = Case(deployment=deployment).extra(file_option) if file_option else None
+    return f"/{file}" if isinstance(file, str) else f":{model.quantization}" if model.quantization else ""
+
+
+def _open(
+    place: str | None, named: ModelRef, whose: str, absent: dict[str, str], part: str | None
+) -> CheckpointView | None:
     """Files of this machine, else the hub's; what is not there is noted, for the rules that need it.
 
     `place` is the user's word, and wrong where nothing is there. None: a command names it, whose paths are those of the
-    machine that serves.
+    machine that serves. `part` of the hub's repository that it names.
     """
-    reference = named.name if place is None else place
-    if place is None and not is_hub_id(reference) and not Path(reference).expanduser().exists():
+    reference = named.name + (part or "") if place is None else place
+    is_path = named.name.endswith(".gguf") or not is_hub_id(named.name)
+    if place is None and is_path and not Path(reference).expanduser().exists():
         with suppress(DraftproofError):
-            return open_local(reference).view
+            view = open_local(reference).view
+            if view is not None:
+                return view
         absent[whose] = (
             f"the {whose}'s files: {reference} is not on this machine; name them as TARGET or --draft"
         )
         return None
-    here = open_local(reference)
-    if here.view is not None:
-        return here.view
+    is_of_hub = is_hub_file(reference) and not Path(reference).exists()
+    here = None if is_of_hub else open_local(reference).view
+    if here is not None:
+        return here
     try:
-        return open_view(reference, revision=named.revision)
+        preferred = () if place is not None or part is None else LLAMACPP_PREFERRED
+        return open_view(reference, revision=named.revision, preferred=preferred)
     except DraftproofError as error:
-        if error.code not in _UNREACHABLE:
+        if error.code not in _UNREACHABLE or (is_of_hub and place is not None and error.code == "DP401"):
             raise
         absent[whose] = f"the {whose}'s files: {error.found}"
         return None

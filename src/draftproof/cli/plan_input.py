@@ -10,6 +10,7 @@ from typing import Any
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.options import files_beside, read_text
 from draftproof.cli.targets import open_local
+from draftproof.configs.identity import is_hub_file
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
@@ -102,6 +103,8 @@ def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment
 
 def open_model(reference: str) -> CheckpointView:
     """Files of this machine, else what the name says elsewhere. Raises DP401 where there is nothing."""
+    if is_hub_file(reference) and not Path(reference).exists():
+        return open_view(reference)
     return open_local(reference).view or open_view(reference)
 
 

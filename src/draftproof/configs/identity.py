@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from draftproof.checkpoints.hub_settings import parse_hub_id
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.pairs import Catalogue, Pair, Shape
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_URL = re.compile(r"https://huggingface\.co/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/?")
 
 
@@ -46,13 +46,27 @@ class Match:
 
 
 def is_hub_id(reference: str) -> bool:
-    """Whether it is written like a repository of a hub: owner/name."""
-    return _HUB_ID.fullmatch(reference) is not None and not reference.endswith(".gguf")
+    """Whether it is written like a model of a hub: a repository, perhaps with revision or quantisation."""
+    found = parse_hub_id(reference)
+    return found is not None and found.file is None
+
+
+def is_hub_file(reference: str) -> bool:
+    """Whether it is written like a GGUF file in a repository of a hub. Paths of this machine are written so, too."""
+    found = parse_hub_id(reference)
+    return found is not None and found.file is not None
+
+
+def is_repository(reference: str) -> bool:
+    """Whether it is written like a whole repository of a hub: owner/name."""
+    found = parse_hub_id(reference)
+    return found is not None and found.name == reference
 
 
 def identify(reference: str, view: CheckpointView | None) -> Identity:
     """`view` None: nothing could be read, and the name is all there is."""
-    claims = [Claim(reference, "as you named it")] if is_hub_id(reference) else []
+    named = parse_hub_id(reference)
+    claims = [] if named is None else [Claim(named.name, "as you named it")]
     if view is None:
         return Identity(tuple(claims), None)
     claims += _claims_of_files(view.config)
@@ -73,7 +87,7 @@ def _claims_of_files(config: Mapping[str, Any]) -> list[Claim]:
     """Names that config.json or GGUF metadata state: they survive copying, and fine-tuning too."""
     found = []
     name = config.get("_name_or_path")
-    if isinstance(name, str) and is_hub_id(name):
+    if isinstance(name, str) and is_repository(name):
         found.append(Claim(name, "config.json, _name_or_path"))
     for key in ("general.source.repo_url", "general.source.url", "general.repo_url", "general.url"):
         url = _HUB_URL.fullmatch(str(config.get(key, "")))
