@@ -85,7 +85,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             "n_groups": "mamba_n_groups", "conv_kernel": "mamba_d_conv", "use_conv_bias": "mamba_conv_bias",
             "attention_head_dim": "head_dim",
         },
-        defaults=_MAMBA2_DEFAULTS | {"head_dim": 128},
+        defaults=_MAMBA2_DEFAULTS | {"head_dim": 128, "mamba_ssm_cache_dtype": "float32"},
     ),
     "kimi_linear": Architecture(
         attention="latent", layout=layouts.kimi, reads_layer_types=True, state=states.kimi_delta,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from draftproof.checkpoints.reading import Values
 
@@ -16,6 +17,8 @@ from draftproof.checkpoints.reading import Values
 class RunningState:
     """What a request keeps in one layer, whatever its length.
 
+    kind             by name
+    dtype            of the state proper, where the configuration says so
     state_elements   of the state proper; 0 for a convolution alone
     conv_elements    of the last inputs of a short convolution
     conv_width       channels of that convolution: with `k` drafts an engine keeps `k` inputs more
@@ -26,6 +29,13 @@ class RunningState:
     conv_elements: int
     conv_width: int = 0
     row_elements: int = 0
+    kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution"] = "delta_net"
+    dtype: str | None = None
+
+    @property
+    def dtype_bytes(self) -> int | None:
+        """Per element of the state proper; None: not said."""
+        return None if self.dtype is None else {"float32": 4, "bfloat16": 2, "float16": 2}.get(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,14 @@ class StateLayer:
 StateKind = Callable[[Values], StateLayer]
 
 
-def _kept(state: int, channels: int, width: int, row: int) -> RunningState:
-    return RunningState(state, channels * (width - 1), channels, row)
+Kind = Literal["delta_net", "kda", "mamba", "mamba2", "convolution"]
+
+
+def _kept(values: Values, kind: Kind, state: int, channels: int, width: int, row: int) -> RunningState:
+    key = values.first("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+    dtype = values.raw(key) if key is not None else None
+    said = dtype if isinstance(dtype, str) else None
+    return RunningState(state, channels * (width - 1), channels, row, kind, said)
 
 
 def delta_net(values: Values) -> StateLayer:
@@ -54,7 +70,7 @@ def delta_net(values: Values) -> StateLayer:
     channels = 2 * keys + vals
     row = channels + vals + 2 * value_heads
     return StateLayer(
-        _kept(value_heads * key_dim * value_dim, channels, width, row),
+        _kept(values, "delta_net", value_heads * key_dim * value_dim, channels, width, row),
         hidden * row + vals * hidden,
         channels * width + 2 * value_heads + value_dim,
     )
@@ -82,7 +98,7 @@ def _kda(values: Values, num_whole: int) -> StateLayer:
     whole = heads * dim
     gates = num_whole * hidden * whole + (2 - num_whole) * (hidden * dim + dim * whole)
     return StateLayer(
-        _kept(heads * dim * dim, 3 * whole, width, 5 * whole + heads),
+        _kept(values, "kda", heads * dim * dim, 3 * whole, width, 5 * whole + heads),
         4 * hidden * whole + gates + hidden * heads,
         3 * whole * width + heads + whole + dim,
     )
@@ -114,7 +130,7 @@ def _mamba(values: Values, num_norms: int) -> StateLayer:
     vectors = inner * state + inner + inner * width + inner + num_norms * (rank + 2 * state)
     vectors += inner if values.flag("mamba_conv_bias") else 0
     vectors += 2 * inner + hidden if values.flag("mamba_proj_bias") else 0
-    return StateLayer(_kept(inner * state, inner, width, 2 * inner), matrices, vectors)
+    return StateLayer(_kept(values, "mamba", inner * state, inner, width, 2 * inner), matrices, vectors)
 
 
 def mamba2(values: Values) -> StateLayer:
@@ -135,7 +151,9 @@ def mamba2(values: Values) -> StateLayer:
     vectors += inner if values.flag("mamba_rms_norm") else 0
     vectors += channels if values.flag("mamba_conv_bias") else 0
     vectors += row + hidden if values.flag("mamba_proj_bias") else 0
-    return StateLayer(_kept(inner * state, channels, width, row), hidden * row + inner * hidden, vectors)
+    return StateLayer(
+        _kept(values, "mamba2", inner * state, channels, width, row), hidden * row + inner * hidden, vectors
+    )
 
 
 def _mamba2_inner(values: Values, hidden: int) -> int:
@@ -147,11 +165,15 @@ def lightning(values: Values) -> StateLayer:
     hidden, heads = values.count("hidden_size"), values.count("num_attention_heads")
     dim = values.count("head_dim") if values.has("head_dim") else hidden // heads
     whole = heads * dim
-    return StateLayer(RunningState(heads * dim * dim, 0, 0, 4 * whole), 5 * hidden * whole, whole)
+    return StateLayer(
+        RunningState(heads * dim * dim, 0, 0, 4 * whole, "lightning"), 5 * hidden * whole, whole
+    )
 
 
 def short_convolution(values: Values) -> StateLayer:
     """LFM2: a gated short convolution; no state besides its inputs."""
     hidden, width = values.count("hidden_size"), values.count("conv_L_cache")
     bias = 5 * hidden if values.flag("conv_bias") else 0
-    return StateLayer(_kept(0, hidden, width, 3 * hidden), 4 * hidden * hidden, hidden * width + bias)
+    return StateLayer(
+        _kept(values, "convolution", 0, hidden, width, 3 * hidden), 4 * hidden * hidden, hidden * width + bias
+    )

@@ -137,8 +137,7 @@ class Smallest:
 
 def smallest(setup: Setup, context: int, requests: int) -> Smallest:
     plan = plan_memory(setup)
-    cache = plan.pool.request_bytes(context + plan.lookahead) * requests
-    cache = -(-cache // plan.pool.unit) * plan.pool.unit
+    cache = plan.pool.bytes_for(requests, context + plan.lookahead)
     loaded = sum(item.num_bytes for item in plan.items if not item.is_dynamic)
     passes = sum(item.num_bytes for item in plan.items if item.is_dynamic)
     covers, used = setup.rules.fraction_covers, setup.used_fraction

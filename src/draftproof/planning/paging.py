@@ -26,12 +26,15 @@ def cached_layers(
     layers: Sequence[Layer],
     element_bytes: float,
     tensor_parallel: int,
-    state_element_bytes: float,
+    state_bytes: Callable[[RunningState], float],
     index_bytes: Callable[[int], float] | None = None,
 ) -> tuple[CachedLayer, ...]:
-    """On each of `tensor_parallel` devices; layers that keep nothing of their own are left out. Heads are divided, at
-    least one per device; latent and compressed vectors and keys of indexers are not. `index_bytes`: of an indexer's key
-    by its length, None: as all other elements."""
+    """On each of `tensor_parallel` devices; layers that keep nothing of their own are left out. Heads and states are
+    divided, at least one head per device; latent and compressed vectors and keys of indexers are not.
+
+    state_bytes   of a running state before it is divided
+    index_bytes   of an indexer's key by its length, None: as all other elements
+    """
     sized = index_bytes or (lambda length: length * element_bytes)
     found = []
     for layer in layers:
@@ -51,9 +54,20 @@ def cached_layers(
             size = attention.key_dim * element_bytes + sized(attention.index_dim)
             found.append(CachedLayer(math.ceil(size / attention.rate)))
         if isinstance(state, RunningState):
-            elements = state.state_elements + state.conv_elements
-            found.append(CachedLayer(0, None, math.ceil(elements * state_element_bytes / tensor_parallel)))
+            found.append(CachedLayer(0, None, math.ceil(state_bytes(state) / tensor_parallel)))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a cell holds windows alone: `ratio` times as many tokens as the rest, and of a request no more than
+    `held`. Where windows run short first, a request costs as much as a longer one."""
+
+    ratio: float
+    held: int
+
+    def tokens(self, num_tokens: int) -> int:
+        return max(num_tokens, math.ceil(min(num_tokens, self.held) / self.ratio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +79,16 @@ class Group:
     window: int | None = None
     extra_pages: int = 0
     """Pages that a window may need because it does not begin at a page's start."""
+    fixed: int | None = None
+    """Pages of a request, however long it is: running states."""
+    split: Split | None = None
 
     def pages(self, num_tokens: int, in_flight: int) -> int:
         """Of a request of `num_tokens`; `in_flight` tokens may be on their way before what a window left is freed."""
+        if self.fixed is not None:
+            return self.fixed
+        if self.split is not None:
+            num_tokens = self.split.tokens(num_tokens)
         if self.window is None:
             return -(-num_tokens // self.page_tokens)
         kept = min(self.window - 1 + in_flight, num_tokens)
@@ -75,32 +96,60 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class States:
+    """Running states in a part of the cache of their own: `share` of it, of which `reserved` bytes serve no request."""
+
+    share: float
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """A cache of pages. `unit` is what it is cut into (1: it is not cut); `in_flight` as in `Group.pages`."""
+    """A cache of pages. `unit` is what it is cut into (1: it is not cut); `in_flight` as in `Group.pages`.
+    `state_bytes` of a request lie beside its pages, or in the part that `states` describes."""
 
     groups: tuple[Group, ...]
     state_bytes: int = 0
     unit: int = 1
     in_flight: int = 0
+    states: States | None = None
 
     def request_bytes(self, num_tokens: int) -> int:
+        """Of the whole cache for one more request; where states have a part of their own, of whichever part it takes
+        more."""
+        return self.bytes_for(1, num_tokens, reserved=0)
+
+    def bytes_for(self, num_requests: int, num_tokens: int, reserved: int | None = None) -> int:
+        """The smallest cache for so many requests of `num_tokens` each."""
         pages = sum(group.pages(num_tokens, self.in_flight) * group.page_bytes for group in self.groups)
-        return pages + self.state_bytes
+        if self.states is None:
+            whole = (pages + self.state_bytes) * num_requests
+            return whole if reserved is not None else -(-whole // self.unit) * self.unit
+        aside = self.states.reserved if reserved is None else reserved
+        state = (self.state_bytes * num_requests + aside) / self.states.share
+        return math.ceil(max(pages * num_requests / (1 - self.states.share), state))
 
     def num_requests(self, cache_bytes: int, num_tokens: int) -> int:
         """Requests of `num_tokens` each that fit at the same time."""
-        whole = max(0, cache_bytes) // self.unit * self.unit
-        return whole // max(1, self.request_bytes(num_tokens))
+        return int(self._requests(cache_bytes, num_tokens))
 
     def num_tokens(self, cache_bytes: int, request_tokens: int) -> int:
         """Tokens that the cache holds when every request has `request_tokens`."""
+        return int(self._requests(cache_bytes, request_tokens) * request_tokens)
+
+    def _requests(self, cache_bytes: int, num_tokens: int) -> float:
         whole = max(0, cache_bytes) // self.unit * self.unit
-        return int(whole / max(1, self.request_bytes(request_tokens)) * request_tokens)
+        if self.states is None:
+            return whole / max(1, self.request_bytes(num_tokens))
+        pages = sum(group.pages(num_tokens, self.in_flight) * group.page_bytes for group in self.groups)
+        by_states = max(0.0, whole * self.states.share - self.states.reserved) / max(1, self.state_bytes)
+        return min(by_states, whole * (1 - self.states.share) / max(1, pages))
 
     @property
     def token_bytes(self) -> float:
         """Of one more token of a long request: layers with windows and states add nothing."""
-        return sum(group.page_bytes / group.page_tokens for group in self.groups if group.window is None)
+        growing = [group for group in self.groups if group.window is None and group.fixed is None]
+        return sum(group.page_bytes / group.page_tokens for group in growing)
 
 
 def plain_pool(layers: Sequence[CachedLayer], page_tokens: int, keeps_windows: bool, in_flight: int) -> Pool:

@@ -6,14 +6,22 @@ one pass. What depends on an engine's kernels is an assumption, labelled as such
 
 from __future__ import annotations
 
+from draftproof.checkpoints.layers import Paired
+from draftproof.checkpoints.states import RunningState
 from draftproof.planning.setup import MIB, Certainty, Item, Setup
 
 
 def activation_bytes(setup: Setup) -> int:
     """The widest moment of one layer for the rows of the largest pass: the residual stream twice, and either queries,
-    keys and values or the feed-forward layer's three vectors (of the experts that a row visits)."""
+    keys and values, what a running state's projections make, or the feed-forward layer's three vectors (of the experts
+    that a row visits)."""
     shape = setup.target
-    attention = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+    states = [layer.state if isinstance(layer, Paired) else layer for layer in shape.layers]
+    attention = max(
+        (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim,
+        *(state.row_elements for state in states if isinstance(state, RunningState)),
+        0,
+    )
     feed_forward = 3 * (shape.intermediate_size or 0)
     if shape.experts is not None:
         visits = shape.experts.num_used * (2 * shape.experts.size + shape.hidden_size + shape.experts.size)

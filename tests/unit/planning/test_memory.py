@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof.checkpoints.layers import KeyValues, Latent, RunningState
+from draftproof.checkpoints.layers import KeyValues, Latent
+from draftproof.checkpoints.states import RunningState
 from draftproof.configs.speculation import Speculation, Tree
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.assemble import Wish
@@ -35,14 +36,16 @@ def test_layers_become_bytes_per_token_and_per_request() -> None:
         Latent(512, 64),
         RunningState(100, 20),
     )
-    found = cached_layers(layers, 2, tensor_parallel=4, state_element_bytes=2)
+    found = cached_layers(layers, 2, 4, lambda state: 2 * (state.state_elements + state.conv_elements))
     assert found == (
         CachedLayer(2 * 256 * 2),
         CachedLayer(2 * 256 * 2, 512),
         CachedLayer(576 * 2),
         CachedLayer(0, None, 60),
     )
-    assert cached_layers(layers[:1], 2, 16, 2)[0].token_bytes == 256 * 2, "a device has at least one head"
+    assert cached_layers(layers[:1], 2, 16, lambda state: 0)[0].token_bytes == 256 * 2, (
+        "a device has at least one head"
+    )
 
 
 def test_pages_are_whole_and_windows_end() -> None:

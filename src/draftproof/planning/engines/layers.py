@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from draftproof.checkpoints.states import RunningState
 from draftproof.planning.paging import CachedLayer, cached_layers
 from draftproof.planning.setup import Setup
 
+StateBytes = Callable[[RunningState], float]
+IndexBytes = Callable[[int], float]
 
-def target_layers(setup: Setup, state_copies: int = 1) -> tuple[CachedLayer, ...]:
-    """`state_copies`: running states that are kept per request, to go back to when drafts are rejected."""
-    layers = cached_layers(
-        setup.target.layers, setup.kv_bytes, setup.tensor_parallel, setup.activation_bytes * state_copies
+_QUANTISED_BLOCK = 128
+
+
+def quantised_index_bytes(length: int) -> int:
+    """An indexer's key in one byte per element and a float32 scale per 128 of them, whatever the cache's type: as vLLM
+    0.33 and SGLang 0.5.23 keep it."""
+    return length + length // _QUANTISED_BLOCK * 4
+
+
+def plain_state_bytes(setup: Setup) -> StateBytes:
+    """The state proper in the type that the configuration names, else like activations, as the convolution's inputs."""
+
+    def size(state: RunningState) -> float:
+        width = setup.activation_bytes
+        return state.state_elements * (state.dtype_bytes or width) + state.conv_elements * width
+
+    return size
+
+
+def target_layers(
+    setup: Setup, state_bytes: StateBytes | None = None, index_bytes: IndexBytes | None = None
+) -> tuple[CachedLayer, ...]:
+    return cached_layers(
+        setup.target.layers,
+        setup.kv_bytes,
+        setup.tensor_parallel,
+        state_bytes or plain_state_bytes(setup),
+        index_bytes,
     )
-    return layers
 
 
-def draft_layers(setup: Setup) -> tuple[CachedLayer, ...]:
+def draft_layers(setup: Setup, index_bytes: IndexBytes | None = None) -> tuple[CachedLayer, ...]:
     """Empty without a drafter that keeps a cache. A draft window caps every layer's."""
     if setup.drafter is None:
         return ()
     layers = cached_layers(
-        setup.drafter.layers, setup.draft_kv_bytes, setup.draft_tensor_parallel, setup.activation_bytes
+        setup.drafter.layers,
+        setup.draft_kv_bytes,
+        setup.draft_tensor_parallel,
+        plain_state_bytes(setup),
+        index_bytes,
     )
     window = setup.draft_window
     if window is None:
         return layers
-    return tuple(
-        CachedLayer(layer.token_bytes, min(window, layer.window or window), layer.state_bytes)
-        for layer in layers
-    )
+    return tuple(replace(layer, window=min(window, layer.window or window)) for layer in layers)

@@ -5,14 +5,35 @@ Read from 0.5.23. Since mid-2026 the drafter's weights count inside the static f
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from draftproof.checkpoints.layers import Compressed, Paired
+from draftproof.checkpoints.states import RunningState
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import draft_layers, target_layers
-from draftproof.planning.paging import CachedLayer, Pool, plain_pool
+from draftproof.planning.engines.layers import StateBytes, draft_layers, quantised_index_bytes, target_layers
+from draftproof.planning.paging import CachedLayer, Group, Pool, Split, States, plain_pool
 from draftproof.planning.setup import GIB, MIB, Certainty, EngineMemory, Item, Setup
 
 _SCALED = ("eagle", "eagle3", "mtp", "draft_model")
 """Methods whose drafter is taken to have layers as large as the target's."""
 _OVERLAP = 2
+_SPLIT = frozenset({"llama4_text", "gpt_oss", "mimo_v2_flash", "step3p5", "gemma4_text"})
+"""Model types whose windows have a pool of their own (`is_hybrid_swa_model`); others keep every token."""
+_WINDOW_RATIO = 0.8
+_EVICTION_STEP = 128
+"""--swa-full-tokens-ratio, and SGLANG_SWA_EVICTION_INTERVAL in tokens, where nobody sets them."""
+_STATE_RATIO = 0.9
+"""--mamba-full-memory-ratio where nobody sets it: states to keys and values."""
+_STATE_SLOTS = 3
+_TRACKING_SLOTS = 2
+_TRACKED = frozenset({
+    "kimi_linear", "kimi_k3", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1", "granitemoehybrid",
+    "nemotron_h",
+})  # fmt: skip
+"""State slots per request with the prefix cache, and how many more models have that keep them in an extra buffer
+(`_calculate_mamba_ratio`, --mamba-radix-cache-strategy auto)."""
 _LARGE_DEVICE = 60 * GIB
 
 
@@ -49,14 +70,59 @@ def _scaled_share(setup: Setup) -> float:
     return len(setup.drafter.layers) / len(setup.target.layers)
 
 
+def _state_bytes(setup: Setup) -> StateBytes:
+    """`mamba2_state_dtype`: the state proper in float32 unless the configuration says otherwise, inputs of convolutions
+    in bfloat16."""
+    return lambda state: state.state_elements * (state.dtype_bytes or 4) + state.conv_elements * 2
+
+
+def _target_layers(setup: Setup) -> tuple[CachedLayer, ...]:
+    return target_layers(setup, _state_bytes(setup), quantised_index_bytes)
+
+
 def _pool(setup: Setup) -> Pool:
-    target = target_layers(setup)
-    if setup.method in _SCALED and setup.drafter is not None:
-        cell = sum(layer.token_bytes for layer in target)
-        layers = [*target, CachedLayer(round(cell * _scaled_share(setup)), setup.draft_window)]
+    target = _target_layers(setup)
+    is_scaled = setup.method in _SCALED and setup.drafter is not None
+    drafts = [] if is_scaled else list(draft_layers(setup, quantised_index_bytes))
+    if setup.target.model_type in _SPLIT and _is_mixed(target):
+        pool = _split_pool(setup, target, drafts)
     else:
-        layers = [*target, *draft_layers(setup)]
-    return plain_pool(layers, setup.page_tokens, keeps_windows=False, in_flight=0)
+        if is_scaled:
+            cell = sum(layer.token_bytes for layer in target)
+            drafts = [CachedLayer(round(cell * _scaled_share(setup)), setup.draft_window)]
+        pool = plain_pool([*target, *drafts], setup.page_tokens, keeps_windows=False, in_flight=0)
+    state = sum(layer.state_bytes for layer in target)
+    return _with_states(setup, pool, state) if state else pool
+
+
+def _is_mixed(layers: Sequence[CachedLayer]) -> bool:
+    return len({layer.window is None for layer in layers if layer.token_bytes}) == 2
+
+
+def _split_pool(setup: Setup, target: Sequence[CachedLayer], drafts: Sequence[CachedLayer]) -> Pool:
+    """`HybridSWAPoolConfigurator`: layers with windows hold a fixed ratio of the tokens that the others hold. Of a
+    request they hold the window, what is freed in steps, and what decoding reserves (`compute_swa_request_cap`)."""
+    full = [layer.token_bytes for layer in target if layer.window is None and layer.token_bytes]
+    windowed = [layer for layer in target if layer.window is not None]
+    cell = sum(full) + sum(layer.token_bytes for layer in drafts)
+    if setup.drafter is not None and setup.method in _SCALED:
+        cell += full[0] * len(setup.drafter.layers)
+    cell += math.ceil(_WINDOW_RATIO * sum(layer.token_bytes for layer in windowed))
+    verified = 1 + setup.draft_tokens if setup.levels else 1
+    held = max(layer.window or 0 for layer in windowed) + _EVICTION_STEP * verified + setup.page_tokens
+    held += _lookahead(setup) if setup.levels else setup.page_tokens
+    return Pool((Group(setup.page_tokens, cell * setup.page_tokens, split=Split(_WINDOW_RATIO, held)),))
+
+
+def _with_states(setup: Setup, pool: Pool, state_bytes: int) -> Pool:
+    """Running states have a part of the cache; a request has several slots of them, and, with speculation, one more
+    state for each verified token. One slot (and its tokens' states) is padding."""
+    verified = 1 + setup.draft_tokens if setup.levels else 0
+    slots = _STATE_SLOTS + (_TRACKING_SLOTS if setup.target.model_type in _TRACKED else 0)
+    share = _STATE_RATIO / (1 + _STATE_RATIO)
+    return replace(
+        pool, state_bytes=state_bytes * (slots + verified), states=States(share, state_bytes * (1 + verified))
+    )
 
 
 def _reserve(setup: Setup) -> Item:
@@ -91,13 +157,33 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
 def _warnings(setup: Setup) -> tuple[str, ...]:
     found = []
     if setup.drafter is not None and setup.method in _SCALED:
-        taken = sum(layer.token_bytes for layer in target_layers(setup)) * _scaled_share(setup)
-        real = sum(layer.token_bytes for layer in draft_layers(setup))
+        taken = sum(layer.token_bytes for layer in _target_layers(setup)) * _scaled_share(setup)
+        real = sum(layer.token_bytes for layer in draft_layers(setup, quantised_index_bytes))
         if real > 1.02 * taken:
             found.append(
                 f"the drafter's cache takes {real} bytes per token, SGLang counts {round(taken)}: its pool is larger "
                 "than planned, so leave a lower --mem-fraction-static"
             )
+    layers = setup.target.layers
+    if any(getattr(layer, "window", None) for layer in layers):
+        if setup.target.model_type in _SPLIT:
+            found.append(
+                f"windows have a pool of their own: --swa-full-tokens-ratio {_WINDOW_RATIO} is taken"
+            )
+        else:
+            found.append(
+                "layers with windows keep every token: SGLang splits its pool for other model types only"
+            )
+    if any(isinstance(layer, RunningState | Paired) for layer in layers):
+        found.append(
+            f"running states have a part of the cache: --mamba-full-memory-ratio {_STATE_RATIO} is taken, with the "
+            "prefix cache on"
+        )
+    if any(isinstance(layer, Compressed) for layer in layers):
+        found.append(
+            "compressed attention is counted as vectors of the cache's type in one pool: SGLang's pools per "
+            "compression and their states are not known here"
+        )
     if setup.draft_weight_bits is None and setup.drafter is not None:
         found.append("before PR 28855 (mid-2026) the drafter's weights came on top of --mem-fraction-static")
     return tuple(found)
@@ -129,7 +215,6 @@ rules = EngineMemory(
     },
     unknowns=(
         "graphs: captured sizes follow --cuda-graph-max-bs-decode; bytes per size are not known",
-        "layers with windows are counted as if they kept everything: SGLang splits its pool in two",
         "the default of --max-running-requests without speculation depends on the device; 256 is taken",
     ),
     warnings=_warnings,

@@ -7,10 +7,13 @@ start. Layers with windows get block tables of their own; all tables draw blocks
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from draftproof.checkpoints.layers import Compressed, Latent, Paired
+from draftproof.checkpoints.states import RunningState
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import draft_layers, target_layers
+from draftproof.planning.engines.layers import StateBytes, draft_layers, quantised_index_bytes, target_layers
 from draftproof.planning.paging import CachedLayer, Group, Pool
 from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
 
@@ -27,19 +30,61 @@ def _lookahead(setup: Setup) -> int:
     return setup.levels + 1 if setup.method in ("dflash", "dspark") else setup.levels
 
 
+_TOKENS_OF_KERNELS = 16
+_TOKENS_OF_LATENT_KERNELS = 128
+"""Blocks of hybrid models are multiples of what attention kernels take at least."""
+
+
+def _state_bytes(setup: Setup) -> StateBytes:
+    """A convolution keeps an input more per draft token (not Mamba's first kind); KDA's state is float32, others' as
+    the configuration says or like activations."""
+
+    def size(state: RunningState) -> float:
+        width = setup.activation_bytes
+        inputs = state.conv_elements + (0 if state.kind == "mamba" else state.conv_width * setup.levels)
+        own = state.dtype_bytes or (4 if state.kind == "kda" else width)
+        return state.state_elements * own + inputs * width
+
+    return size
+
+
 def _pool(setup: Setup) -> Pool:
     """Blocks as `get_kv_cache_groups` forms them."""
-    copies = 1 + setup.levels if setup.drafter is not None else 1
-    layers = [*target_layers(setup, copies), *draft_layers(setup)]
+    target = target_layers(setup, _state_bytes(setup), quantised_index_bytes)
+    layers = [*target, *draft_layers(setup, quantised_index_bytes)]
     caching = [layer for layer in layers if layer.token_bytes]
-    states = sum(layer.state_bytes for layer in layers)
+    states = [layer.state_bytes for layer in layers if layer.state_bytes]
+    if states:
+        return _hybrid_pool(setup, target, caching, states)
     if len({layer.window for layer in caching}) <= 1:
         size = sum(layer.token_bytes for layer in caching) * setup.page_tokens
         window = caching[0].window if caching else None
         groups = [Group(setup.page_tokens, size, window, extra_pages=0 if window is None else 1)]
-        return Pool(tuple(groups) if caching else (), states, max(1, size), _in_flight(setup))
+        return Pool(tuple(groups) if caching else (), 0, max(1, size), _in_flight(setup))
     mixed, unit = _mixed_groups(caching, setup.page_tokens)
-    return Pool(mixed, states, unit, _in_flight(setup))
+    return Pool(mixed, 0, unit, _in_flight(setup))
+
+
+def _hybrid_pool(
+    setup: Setup, target: Sequence[CachedLayer], caching: list[CachedLayer], states: list[int]
+) -> Pool:
+    """Running states lie in blocks of the same size as all others: the attention block grows until it holds a state
+    (`_align_hybrid_block_size`), and states are padded to it. A request has one block of each group of states, one more
+    where prefixes are cached (the default, except without attention), and one per draft token."""
+    if not caching:
+        whole = sum(states)
+        return Pool((Group(1, whole, fixed=1 + setup.levels),), 0, max(1, whole), _in_flight(setup))
+    of_token = next((layer.token_bytes for layer in target if layer.token_bytes), caching[0].token_bytes)
+    block = hybrid_block_tokens(setup, of_token, max(states))
+    mixed, unit = _mixed_groups(caching, block, num_states=len(states), state_blocks=2 + setup.levels)
+    return Pool(mixed, 0, unit, _in_flight(setup))
+
+
+def hybrid_block_tokens(setup: Setup, token_bytes: int, state_bytes: int) -> int:
+    """Tokens of an attention block that holds one running state."""
+    is_latent = any(isinstance(layer, Latent) for layer in setup.target.layers)
+    grain = max(_TOKENS_OF_LATENT_KERNELS if is_latent else _TOKENS_OF_KERNELS, setup.page_tokens)
+    return max(setup.page_tokens, grain * -(-state_bytes // (grain * token_bytes)))
 
 
 def _in_flight(setup: Setup) -> int:
@@ -50,22 +95,34 @@ def _in_flight(setup: Setup) -> int:
 class _Kind:
     page_tokens: int
     window: int | None
+    is_state: bool = False
 
 
-def _mixed_groups(layers: list[CachedLayer], page_tokens: int) -> tuple[tuple[Group, ...], int]:
+def _mixed_groups(
+    layers: list[CachedLayer], page_tokens: int, num_states: int = 0, state_blocks: int = 0
+) -> tuple[tuple[Group, ...], int]:
     """Pages of one size for all layers (smaller ones get more tokens per page, or padding); layers of a kind share
-    tables, in groups of equally many layers."""
+    tables, in groups of equally many layers. Of `num_states` layers with running states a request has `state_blocks`
+    blocks per group."""
     page_bytes = max(layer.token_bytes for layer in layers) * page_tokens
     kinds: Counter[_Kind] = Counter()
     for layer in layers:
         own = layer.token_bytes * page_tokens
         times = page_bytes // own if page_bytes % own == 0 else 1
         kinds[_Kind(page_tokens * times, layer.window)] += 1
+    if num_states:
+        kinds[_Kind(page_tokens, None, is_state=True)] = num_states
     fewest, most = min(kinds.values()), max(kinds.values())
     size = most if most < fewest * _FEW_MORE else fewest
     unit = size * page_bytes
     groups = [
-        Group(kind.page_tokens, unit, kind.window, extra_pages=0 if kind.window is None else 1)
+        Group(
+            kind.page_tokens,
+            unit,
+            kind.window,
+            extra_pages=0 if kind.window is None else 1,
+            fixed=state_blocks if kind.is_state else None,
+        )
         for kind, count in kinds.items()
         for _ in range(-(-count // size))
     ]
@@ -87,9 +144,15 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
     found = []
     if setup.draft_tensor_parallel not in (1, setup.tensor_parallel):
         found.append("draft_tensor_parallel_size may only be 1 or the target's")
-    if any(layer.state_bytes for layer in target_layers(setup)):
+    if any(isinstance(layer, RunningState | Paired) for layer in setup.target.layers):
         found.append(
-            "layers with a running state: vLLM enlarges its blocks to hold one; the padding is not counted here"
+            "layers with a running state: attention kernels that take more than 16 tokens per block (latent attention: "
+            "128) enlarge blocks further; --no-enable-prefix-caching saves one state per request"
+        )
+    if any(isinstance(layer, Compressed) for layer in setup.target.layers):
+        found.append(
+            "compressed attention is counted as vectors of the cache's type: vLLM's packed formats, alignment and its "
+            "compressors' states are not known here"
         )
     return tuple(found)
 
