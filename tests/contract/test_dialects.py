@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from itertools import dropwhile
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -168,6 +173,92 @@ def test_of_an_impossible_configuration_nothing_is_said_to_be_missing(engine: st
     assert not rendered.artifacts
     for note in rendered.notes:
         assert "has no such setting" not in note.reason
+
+
+COMMANDS = [
+    name
+    for name, golden in GOLDEN.items()
+    if not golden.text.lstrip().startswith(("{", "import", "from", "pipe", "assistant"))
+    and (golden.engine != "trtllm" or "trtllm-serve" in golden.text)
+]
+AROUND: dict[str, Callable[[str], str]] = {
+    "sudo": lambda text: f"sudo -E -u llm {text}",
+    "env": lambda text: f"env -u OTHER A=1 B='x y' {text}",
+    "background": lambda text: f"nohup {text.strip()} > 'log' 2>&1 &",
+    "exec": lambda text: f"exec numactl --membind=0 -N 0 {text}",
+    "prompt and comment": lambda text: f"$ {text.strip()}  # as it runs today\n# and nothing else\n",
+    "shell": lambda text: f"bash -lc {shlex.quote(text)}",
+    "unit": lambda text: (
+        f'[Unit]\nAfter=x\n\n[Service]\nEnvironment="A=1"\nExecStart=-{text.strip()}\nRestart=always\n'
+    ),
+    "words in quotes": lambda text: shlex.join(words_of(text)),
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "JSON list": lambda text: json.dumps(words_of(text)),
+    "YAML list": lambda text: yaml.safe_dump(words_of(text)),
+    "container": lambda text: yaml.safe_dump({"command": words_of(text)[:1], "args": words_of(text)[1:]}),
+    "Dockerfile": lambda text: f"CMD {json.dumps(words_of(text))}",
+    "sh in a list": lambda text: json.dumps(["sh", "-c", text]),
+}
+
+
+def words_of(text: str) -> list[str]:
+    """Without variables in front."""
+    return [*dropwhile(lambda word: re.match(r"\w+=", word), shlex.split(text.replace("\\\n", " ")))]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("around", AROUND)
+def test_what_stands_around_a_command_changes_nothing(name: str, around: str) -> None:
+    golden = GOLDEN[name]
+    found = dialect(golden.engine)
+    plain = found.parse(golden.text, read=reader(golden.files))
+    again = found.parse(AROUND[around](golden.text), read=reader(golden.files))
+
+    def kept(deployment: Deployment) -> Deployment:
+        own = {
+            key: value for key, value in deployment.extras.items() if not key.endswith((".env", ".launcher"))
+        }
+        return replace(deployment, extras=own)
+
+    assert kept(again.deployment) == kept(plain.deployment)
+    assert [remark.effect for remark in again.remarks] == [remark.effect for remark in plain.remarks]
+    env = again.deployment.extras.get(f"{golden.engine}.env", {})
+    assert isinstance(env, Mapping)
+    assert ("A" in env) == (around in ("env", "unit"))
+
+
+SPOILT: dict[str, tuple[Callable[[str], str], str]] = {
+    "no-break space": (lambda text: text.replace(" ", "\u00a0", 1), "U+00A0"),
+    "zero-width space": (lambda text: text.replace(" -", " \u200b-", 1), "U+200B"),
+    "long dash": (lambda text: text.replace(" -", " \u2013", 1), "U+2013"),
+    "typographic quotes": (lambda text: f"{text.strip()} “x”", "U+201C"),
+    "blank behind the backslash": (lambda text: text.replace(" ", " \\ \n", 1), "with a blank behind it"),
+    "fence": (lambda text: f"```bash\n{text}\n```", "fence"),
+    "comment": (lambda text: "# " + text.replace(" ", " \\\n", 1), "comment"),
+    "nothing": (lambda text: f"# {' '.join(text.split())}", "nothing"),
+    "variable": (lambda text: f"{text.strip()} --x $Y", "variable"),
+    "pipe": (lambda text: f"{text.strip()} | tee log", "|"),
+    "two": (lambda text: f"{text.strip()}\n{text}", "a second line"),
+    "string of a container": (lambda text: f"command: {json.dumps(text)}", "--"),
+    "unit without a command": (lambda text: "[Service]\nRestart=always\n# trtllm-serve", "ExecStart"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_what_no_shell_would_start_is_refused_where_it_is_spoilt(name: str, spoilt: str) -> None:
+    golden = GOLDEN[name]
+    change, reason = SPOILT[spoilt]
+    text = change(golden.text)
+    with pytest.raises(DraftproofError) as caught:
+        dialect(golden.engine).parse(text, read=reader(golden.files))
+    assert caught.value.code == "DP111"
+    place = re.search(r"line (\d+), column (\d+)", caught.value.field)
+    assert place is not None
+    lines = text.split("\n")
+    line, column = map(int, place.groups())
+    assert column <= len(lines[line - 1]) + 1
+    assert reason in caught.value.found
 
 
 def answered(name: str, text: str, files: dict[str, str] | None = None) -> None:

@@ -11,13 +11,22 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.refusal import Place, bounded
 
+_BLANK_END = re.compile(r"\\[ \t]+\r?\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_BREAKS = " \t\r\n"
+_BREAKS = " \t\r\n\ufeff"
 _CONTROL = ";|&<>()"
 _ESCAPED_IN_QUOTES = '$`"\\\n'
+_OUTPUT = re.compile(
+    r"(?:(?:[0-9]?>{1,2}\s*&[0-9]|(?:[0-9]|&)?>{1,2}\s*[^\s;|&<>()$`]+)\s*)*[;&]?\s*(?:#[^\n]*(?:\n\s*|\Z))*"
+)
+"""Redirections, and a sign behind which nothing follows."""
+_TYPESET = {
+    **dict.fromkeys("\u00a0\u202f\u2007\u200b\u2060", "a blank that is no ordinary one"),
+    **dict.fromkeys("“”„‟‘’‚‛«»", "a typographic quote"),
+    **dict.fromkeys("‐‑‒–—−", "a dash that is no hyphen"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +46,12 @@ class CommandLine:
 
 
 def read_command(place: Place) -> CommandLine:
-    """Splits `place.text`, or takes it as the JSON list of a container's arguments.
+    """Splits `place.text`. Where its output goes and that it runs in the background is passed over.
 
-    Raises DP111 for open quotes, variables, pipes and more than one command.
+    Raises DP111 for open quotes, variables, pipes, more than one command, and what word processors make of blanks,
+    quotes and dashes.
     """
     bounded(place)
-    if place.text.lstrip()[:1] == "[":
-        parts = read_json(place).value
-        assert isinstance(parts, tuple)
-        return CommandLine(
-            (), tuple(Word(part.text("an argument"), part.place.position, True) for part in parts)
-        )
     words = _words(place)
     environment: list[tuple[str, str]] = []
     for word in words:
@@ -101,7 +105,16 @@ def _words(place: Place) -> list[Word]:
         elif text.startswith(("\\\n", "\\\r\n"), position):
             position += 2 if text[position + 1] == "\n" else 3
         elif char == "#":
-            position = _line_end(text, position)
+            end = _line_end(text, position)
+            if text[position:end].rstrip("\r").endswith("\\") and end < length:
+                raise place.at(position).refused(
+                    "a comment that ends with a backslash",
+                    "a command",
+                    "Take the # away: a comment does not go on.",
+                )
+            position = end
+        elif words and _OUTPUT.fullmatch(text, position):
+            break
         elif not words and text.startswith("$ ", position):  # the prompt, copied along
             position += 1
         else:
@@ -143,7 +156,23 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
             part, position = _double_quoted(place, position)
             parts.append(part)
             quoted = True
+        elif text.startswith("```", position):
+            raise place.at(position).refused(
+                "a fence of Markdown", "the command alone", "Leave the fence out."
+            )
+        elif char in _TYPESET and (position == start or "dash" not in _TYPESET[char]):
+            raise place.at(position).refused(
+                f"{_TYPESET[char]} (U+{ord(char):04X})",
+                "plain text",
+                "Type it anew; a text processor changed it.",
+            )
         elif char == "\\":
+            if _BLANK_END.match(text, position):
+                raise place.at(position).refused(
+                    "a backslash with a blank behind it",
+                    "a backslash at the end of the line",
+                    "Take the blank away.",
+                )
             if position + 1 >= length:
                 raise place.at(position).refused(
                     "a backslash at the end", "a complete line", "Give the whole command."
@@ -155,6 +184,8 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
                 position += 2
         elif char in "$`":
             raise _computed(place, position)
+        elif char in "&;" and _OUTPUT.fullmatch(text, position):
+            break
         elif char in _CONTROL:
             raise place.at(position).refused(
                 char,

@@ -59,7 +59,16 @@ def test_continuations_comments_environment_and_prompt() -> None:
         ("vllm serve 'm", 12, "quote"),
         ('vllm serve "m', 12, "quote"),
         ("vllm serve m | tee log", 14, "|"),
-        ("vllm serve m > log", 14, ">"),
+        ("vllm serve m > $LOG", 14, ">"),
+        ("vllm serve m < text", 14, "<"),
+        ("vllm serve m & rm x", 14, "&"),
+        ("vllm serve m --a 1>2 --b", 19, ">"),
+        ("vllm\u00a0serve m", 5, "U+00A0"),
+        ("vllm serve “m”", 12, "U+201C"),
+        ("vllm serve m —host x", 14, "U+2014"),
+        ("vllm serve m \\ \n --host x", 14, "with a blank behind it"),
+        ("# vllm serve m \\\n --host x", 1, "comment"),
+        ("```\nvllm serve m\n```", 1, "fence"),
         ("vllm serve m \\", 14, "backslash"),
     ],
 )
@@ -67,6 +76,19 @@ def test_what_a_shell_would_have_to_compute_is_refused(text: str, column: int, f
     error = refused(text)
     assert error.field == f"vllm, line 1, column {column}"
     assert found in error.found
+
+
+@pytest.mark.parametrize(
+    "end", ["> log", ">>log 2>&1 &", "2>'err' 1> out;", "&> all", "&", ";", " # done", "&\n# done"]
+)
+def test_where_the_output_goes_is_passed_over(end: str) -> None:
+    line = read_command(Place("vllm", f"vllm serve m {end}"))
+    assert [word.text for word in line.words] == ["vllm", "serve", "m"]
+
+
+def test_typographic_signs_are_taken_in_quotes_and_inside_of_words() -> None:
+    line = read_command(Place("vllm", "\ufeffvllm serve '“a\u00a0b”' a–b"))
+    assert [word.text for word in line.words] == ["vllm", "serve", "“a\u00a0b”", "a–b"]
 
 
 def test_a_second_command_is_refused_where_it_starts() -> None:

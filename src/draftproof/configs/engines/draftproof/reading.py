@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftproof.configs.engines.account import Settings, build, changeable
+from draftproof.configs.engines.account import Settings, build, changeable, unchanged
 from draftproof.configs.engines.base import Reader
 from draftproof.configs.engines.draftproof import words
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Options, read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import read_command
+from draftproof.configs.reading.started import read_start
 from draftproof.configs.speculation import Speculation
 from draftproof.core import intent
 from draftproof.core.errors import DraftproofError
@@ -70,7 +70,8 @@ def _part(said: Mapping[str, Any]) -> Speculation:
 
 
 def _command(place: Place, read: Reader | None) -> dict[str, Any]:
-    line = read_command(place).words
+    start = read_start(place)
+    line = start.words
     texts = [word.text for word in line]
     if texts[:1] == ["draftproof"]:
         line, texts = line[1:], texts[1:]
@@ -80,7 +81,9 @@ def _command(place: Place, read: Reader | None) -> dict[str, Any]:
             "`draftproof serve …`, `draftproof generate …` or a speculation object",
             "Give the command or the object.",
         )
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = (
+        {"extras.draftproof.env": unchanged(dict(start.environment))} if start.environment else {}
+    )
     if texts[0] in words.COMMANDS:
         found["extras.draftproof.launcher"] = texts[0]
         line = line[1:]

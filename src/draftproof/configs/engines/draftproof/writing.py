@@ -47,7 +47,10 @@ class DraftproofWriter(Writer):
         flags = self._flags()
         text = json.dumps(config)
         target = account.said.get("target")
-        if target is None and not flags and self._command() == words.COMMAND:
+        environment = account.value("extras.draftproof.env") or {}
+        if environment:
+            account.kept("extras.draftproof.env", "in front of the command")
+        if target is None and not flags and not environment and self._command() == words.COMMAND:
             return (Artifact(name="speculative-config", text=text),)
         line = [
             "draftproof",
@@ -62,7 +65,11 @@ class DraftproofWriter(Writer):
             and self._command() == "generate"
             and not {"--prompt", "--prompt-file"} & set(flags)
         )
-        return (Artifact(name="command", text=write_command([*line, *(["-"] if asks else [])])),)
+        return (
+            Artifact(
+                name="command", text=write_command([*line, *(["-"] if asks else [])], environment.items())
+            ),
+        )
 
     def object(self, in_cascade: bool = False) -> dict[str, Any]:
         """The speculation object; `in_cascade`: as a part, without what a cascade names once."""

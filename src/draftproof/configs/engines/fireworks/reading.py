@@ -12,7 +12,8 @@ from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node, given_twice
 from draftproof.configs.reading.options import read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import Word, read_command
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.started import read_start
 
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
@@ -45,7 +46,7 @@ def _object(place: Place) -> dict[str, Node]:
 
 
 def _command(place: Place, found: Gathering, read: Reader | None) -> dict[str, Node]:
-    line = read_command(place)
+    line = read_start(place)
     texts = tuple(word.text for word in line.words[:3])
     if not texts or texts[0].rpartition("/")[2] != "firectl" or texts[1:] not in words.COMMANDS:
         where = line.words[0].position if line.words else 0

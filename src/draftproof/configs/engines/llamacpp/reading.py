@@ -14,7 +14,8 @@ from draftproof.configs.engines.llamacpp import arguments, words
 from draftproof.configs.engines.llamacpp.names import is_file
 from draftproof.configs.reading.options import Option, Options, is_option, read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import Word, read_command
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.started import read_start
 from draftproof.configs.speculation import Speculation
 
 _S = "speculation."
@@ -23,7 +24,7 @@ _PROGRAM = "llama-server"
 
 def gather(place: Place, found: Gathering) -> None:
     """Raises DP111 with line and column."""
-    command = read_command(place)
+    command = read_start(place)
     if command.environment:
         found.own("env", dict(command.environment), around=True)
     line = command.words

@@ -16,7 +16,8 @@ from draftproof.configs.engines.sglang.adaptive import read_slots
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.options import Given, Option, Options, read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import Word, read_command
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.started import read_start
 
 _LAUNCHERS = (("-m", "sglang.launch_server"), ("sglang", "serve"))
 LAUNCHER = ("python3", "-m", "sglang.launch_server")
@@ -25,7 +26,7 @@ LAUNCHER = ("python3", "-m", "sglang.launch_server")
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column."""
-    line = read_command(place)
+    line = read_start(place)
     arguments = _after_launcher(place, line.words, found)
     arguments, file = take_file(place, arguments, read, _truth, found)
     options = _options(place, arguments, found)
@@ -67,9 +68,9 @@ def _after_launcher(place: Place, words: tuple[Word, ...], found: Gathering) -> 
                 if (prefix := tuple(texts[: start + 2])) != LAUNCHER:
                     found.own("launcher", prefix, around=True)
                 return list(words[start + 2 :])
-    if words and not words[0].text.startswith("-"):
-        raise place.at(words[0].position).refused(
-            words[0].text,
+    if not words or not words[0].text.startswith("-"):
+        raise place.at(words[0].position if words else 0).refused(
+            words[0].text if words else "nothing",
             "sglang serve, python -m sglang.launch_server, or flags alone",
             "Give SGLang's command.",
         )

@@ -35,7 +35,10 @@ class SGLangWriter(Writer):
         self._algorithm()
         self._rest()
         environment = (self.account.value("extras.sglang.env") or {}).items()
-        return (Artifact(name="command", text=write_command(self.words, environment) + "\n"), *self.files)
+        return (
+            Artifact(name="command", text=write_command(self.words or LAUNCHER, environment) + "\n"),
+            *self.files,
+        )
 
     def _flag(self, *words: object) -> str:
         """Appends words; returns them as a note shows them."""

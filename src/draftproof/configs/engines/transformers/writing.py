@@ -73,6 +73,8 @@ class TransformersWriter(Writer):
         early = account.value("speculation.extras.transformers.assistant_early_exit")
         if self.method == "none":
             account.kept(path, "generate without an assistant")
+            self._fixed_depth()
+            return
         elif self.method in ("draft_model", "dflash"):
             if drafter is None:
                 account.impossible(path, "an assistant must be named", words.SOURCE)

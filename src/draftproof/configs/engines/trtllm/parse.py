@@ -17,25 +17,30 @@ from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import read_command
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.started import read_start
 from draftproof.configs.reading.yamltext import read_yaml
 from draftproof.configs.speculation import BatchRange
 
-_COMMAND = re.compile(r"(?:\s*#[^\n]*\n)*\s*(?:\$\s+)?(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?trtllm-serve(?:\s|$)")
+_COMMAND = re.compile(r"(?<![^\s/'\"=\[\ufeff@:+!-])trtllm-serve(?![^\s'\",\\])")
 _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve", "grpc")
 
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column, DP002 for a file that is named and not there."""
-    if _COMMAND.match(place.text):
+    if _COMMAND.search(place.text):
         _command(place, found, read)
     else:
         _file(place, found)
 
 
 def _command(place: Place, found: Gathering, read: Reader | None) -> None:
-    line = read_command(place)
-    words = list(line.words[1:])
+    line = read_start(place)
+    words = list(line.words)
+    if not words or words[0].text.rpartition("/")[2] != "trtllm-serve":
+        first = words[0] if words else Word("nothing", 0)
+        raise place.at(first.position).refused(first.text, "trtllm-serve MODEL", "Give the serving command.")
+    words = words[1:]
     if words and words[0].text == "serve":
         words = words[1:]
     if words and words[0].text in _OWN_COMMANDS:

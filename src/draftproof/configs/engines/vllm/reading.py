@@ -22,7 +22,8 @@ from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import Word, read_command
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.started import read_start
 from draftproof.core.errors import DraftproofError
 
 _ENTRY_POINT = "vllm.entrypoints.openai.api_server"
@@ -44,7 +45,7 @@ def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     if start == "{":
         rest = _read_object(read_json(place), found)
     else:
-        line = read_command(place)
+        line = read_start(place)
         if line.environment:
             found.own("env", dict(line.environment), around=True)
         rest = _read_words(place, line.words, read, found)
@@ -165,8 +166,6 @@ def _after_program(place: Place, words: Sequence[Word], found: Gathering) -> Seq
     texts = [word.text for word in words]
     if texts and texts[0].startswith("-"):
         return words
-    if texts[:1] == ["sudo"]:
-        return _after_program(place, words[1:], found)
     if texts[:2] in (["docker", "run"], ["podman", "run"]):
         return _after_image(place, words, found)
     for index, text in enumerate(texts):
@@ -185,7 +184,8 @@ def _after_program(place: Place, words: Sequence[Word], found: Gathering) -> Seq
 
 
 def _after_image(place: Place, words: Sequence[Word], found: Gathering) -> Sequence[Word]:
-    """What follows vLLM's image; the words up to it are how it is started, and its tag names the version."""
+    """What follows vLLM's image or `vllm serve`; the words up to it are how it is started, and the image's tag is the
+    version."""
     for index, word in enumerate(words):
         match = _IMAGE.fullmatch(word.text)
         if match is not None:
@@ -193,9 +193,13 @@ def _after_image(place: Place, words: Sequence[Word], found: Gathering) -> Seque
             if match["version"] and not found.asked:
                 found.asked = found.version = match["version"]
             return words[index + 1 :]
+    for index, word in enumerate(words[1:], 1):
+        if word.text == "serve" and words[index - 1].text.rpartition("/")[2] == "vllm":
+            found.settings["extras.vllm.launcher"] = tuple(before.text for before in words[: index + 1])
+            return words[index + 1 :]
     raise place.at(words[0].position).refused(
         "a container without vLLM's image",
-        "an image named vllm-openai",
+        "an image named vllm-openai, or `vllm serve`",
         "Give the arguments of the server alone.",
     )
 
