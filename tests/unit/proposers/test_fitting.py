@@ -10,13 +10,13 @@ import pytest
 from draftproof.checkpoints.view import open_view
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.judging import judge
-from draftproof.configs.rules.registry import rule
+from draftproof.configs.rules.registry import FAMILIES, rule
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import CODES, DraftproofError
 from draftproof.core.intent import DraftModel
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
-from draftproof.proposers.fitting import check_pair
+from draftproof.proposers.fitting import REFUSALS, check_pair
 from support.checkpoints import write_checkpoint
 from support.rules.building import Checkpoint
 from support.rules.eagle import eagle, eagle3
@@ -48,6 +48,12 @@ def test_a_head_is_refused_as_what_it_is(head: Checkpoint, target: Path, tmp_pat
     assert "EAGLE-03" in caught.value.found
     assert "fc.weight" in caught.value.found
     assert "look-up" in caught.value.remedy
+
+
+def test_every_family_that_is_asked_has_a_code_of_its_own() -> None:
+    assert set(REFUSALS) <= set(FAMILIES)
+    assert set(REFUSALS.values()) <= set(CODES)
+    assert len(set(REFUSALS.values())) == len(REFUSALS)
 
 
 def test_the_words_are_those_of_the_rule(target: Path, tmp_path: Path) -> None:

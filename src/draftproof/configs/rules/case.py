@@ -144,10 +144,10 @@ class Case:
 
     def extra(self, key: str) -> Value:
         """A key of the engine's own, wherever the dialect put it and however dashes are written; None if unsaid."""
-        wanted = _normal(key, self.engine)
+        wanted = normal(key, self.engine)
         for extras in (self.speculation.extras, self.deployment.extras):
             for name, value in extras.items():
-                if _normal(name, self.engine) == wanted:
+                if normal(name, self.engine) == wanted:
                     return value
         return self._from_rest(wanted)
 
@@ -156,7 +156,7 @@ class Case:
         rest = self.deployment.rest
         for index, word in enumerate(rest):
             name, equals, value = word.partition("=")
-            if not name.startswith("-") or _normal(name, self.engine) != wanted:
+            if not name.startswith("-") or normal(name, self.engine) != wanted:
                 continue
             if equals:
                 return value
@@ -177,6 +177,15 @@ class Case:
         found = self.extra("env")
         value = found.get(name) if isinstance(found, Mapping) else None
         return value if isinstance(value, str) else None
+
+    @property
+    def asks_rejection_sampling(self) -> bool:
+        """Where it is not the default: SGLang draws its drafts for it, TensorRT-LLM names it."""
+        said = {
+            "sglang": self.speculation.draft_sampling == "probabilistic",
+            "trtllm": self.speculation.verification == "standard",
+        }
+        return said.get(self.engine, False) or self.is_on("use_rejection_sampling")
 
     def is_on(self, key: str) -> bool:
         """Whether a switch of the engine's own is set."""
@@ -205,7 +214,7 @@ def whole(config: Mapping[str, object], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _normal(key: str, engine: str) -> str:
+def normal(key: str, engine: str) -> str:
     """Spelling without dashes in front, the engine's name and the word speculative: as keys are compared."""
     plain = key.lstrip("-").replace("-", "_").lower().removeprefix(f"{engine}.")
     return plain.removeprefix("speculative_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
@@ -53,10 +53,24 @@ def _no_drafter(case: Case) -> Iterator[Hit]:
     if fact is not None and fact.drafter == "checkpoint" and not case.has_drafter:
         yield Hit(
             detail=f"{case.method} drafts with a checkpoint of its own, and none is named.",
-            evidence=(Evidence(where="command", key="drafter", found="not given"),),
+            evidence=tuple(
+                Evidence(where="command", key=key, found=found)
+                for key, found in zip(_NAMING[case.engine], (case.method, "not given"), strict=True)
+            ),
         )
 
 
+_NAMING: Mapping[str, tuple[str, str]] = {
+    "draftproof": ("method", "model"),
+    "vllm": ("method", "model"),
+    "sglang": ("--speculative-algorithm", "--speculative-draft-model-path"),
+    "trtllm": ("decoding_type", "speculative_model"),
+    "llamacpp": ("--spec-type", "--spec-draft-model"),
+    "transformers": ("generate", "assistant_model"),
+    "openvino": ("LLMPipeline", "draft_model"),
+    "fireworks": ("deployment", "draftModel"),
+}
+"""How engines name the method and its drafter."""
 _NEEDS_DEPTH: frozenset[Method] = frozenset(
     {"ngram", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash"}
 )
@@ -128,9 +142,10 @@ def _schedule(case: Case) -> Iterator[Hit]:
 
 
 def _adaptive(case: Case) -> Iterator[Hit]:
-    if not case.speculation.adaptive:
+    own = {"sglang": "--speculative-adaptive", "vllm": "enable_adaptive_verification"}.get(case.engine)
+    if own is None or not (case.speculation.adaptive or case.is_on(own)):
         return
-    shown = Evidence(where="command", key="adaptive", found="on")
+    shown = Evidence(where="command", key=own, found="on")
     if case.engine == "sglang":
         obstacles = list(_sglang_obstacles(case))
         if obstacles:
@@ -223,7 +238,7 @@ def _mask_token(case: Case) -> Iterator[Hit]:
 
 
 def _rejection_sampling(case: Case) -> Iterator[Hit]:
-    if not case.is_on("use_rejection_sampling"):
+    if not case.asks_rejection_sampling:
         return
     if case.engine == "sglang":
         tree = case.speculation.tree
@@ -280,6 +295,7 @@ RULES = (
         remedy="Choose one of the engine's methods: `draftproof methods` lists them.",
         source=_SOURCE,
         judge=_no_such_method,
+        covers=frozenset({"CONFIG-02", "CONFIG-03"}),
     ),
     Rule(
         code="CONFIG-02",

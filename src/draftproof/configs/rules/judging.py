@@ -5,10 +5,10 @@ Called by `check`, by our engine and by tests. Knows no rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, normal
 from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
 from draftproof.core.finding import Finding, Severity
 
@@ -45,7 +45,7 @@ class Judgement:
 
 def judge(case: Case, rules: Iterable[Rule]) -> Judgement:
     """Judges every rule that applies to the case's engine and method. Raises DP402 where a file is broken."""
-    findings: list[Finding] = []
+    found: list[tuple[Rule, Hit, Finding]] = []
     checked: list[str] = []
     not_checked: list[NotChecked] = []
     for rule in rules:
@@ -57,14 +57,28 @@ def judge(case: Case, rules: Iterable[Rule]) -> Judgement:
             not_checked.append(NotChecked(rule.code, rule.title, missing.what))
             continue
         known = [hit for hit in hits if _was_read(case, _reading(case, rule, hit))]
-        findings += [_finding(case, rule, hit) for hit in known]
+        found += [(rule, hit, _finding(case, rule, hit)) for hit in known]
         unread = _unread(case, rule, hits)
         if unread is None:
             checked.append(rule.code)
         else:
             not_checked.append(NotChecked(rule.code, rule.title, unread))
-    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
+    findings = sorted(_once(case, found), key=lambda finding: _ORDER.index(finding.severity))
     return Judgement(tuple(findings), tuple(checked), tuple(not_checked))
+
+
+def _once(case: Case, found: Sequence[tuple[Rule, Hit, Finding]]) -> Iterator[Finding]:
+    """One fault, one finding: without what another finding covers."""
+    covered = {code for rule, _, _ in found for code in rule.covers}
+    worst: dict[str, int] = {}
+    for _, hit, finding in found:
+        for seen in finding.evidence if hit.setting is None else ():
+            name, rank = normal(seen.key or "", case.engine), _ORDER.index(finding.severity)
+            worst[name] = min(rank, worst.get(name, rank))
+    for rule, hit, finding in found:
+        better = None if hit.setting is None else worst.get(normal(hit.setting, case.engine))
+        if rule.code not in covered and (better is None or better > _ORDER.index(finding.severity)):
+            yield finding
 
 
 def _reading(case: Case, rule: Rule, hit: Hit) -> Reading | None:

@@ -27,9 +27,6 @@ FAMILIES: dict[str, str] = {
 }
 """Family → module that holds its rules as `RULES`."""
 
-PAIR_FAMILIES: tuple[str, ...] = ("VOCAB", "EAGLE", "ECON")
-"""Families that judge target and drafter together from their files: our engine asks them before it loads one."""
-
 
 def rules_of(families: Iterable[str] = tuple(FAMILIES)) -> tuple[Rule, ...]:
     """The rules of some families, else of all."""

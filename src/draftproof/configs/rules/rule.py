@@ -31,10 +31,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """What a rule saw. `severity`, `remedy` and `reading` stand in place of the rule's own where they are given."""
+    """What a rule saw. `severity`, `remedy` and `reading` stand in place of the rule's own where they are given.
+
+    `setting`: what a dialect remarked on; a rule that saw the same setting, no less severely, says it in its place."""
 
     detail: str
     evidence: tuple[Evidence, ...]
+    setting: str | None = None
     severity: Severity | None = None
     remedy: str | None = None
     reading: Reading | None = None
@@ -50,6 +53,7 @@ class Rule:
     source    where the kind of fault was read
     judge     case → hits; it asks the case for what it needs and stops (`MissingError`) where that is not at hand
     methods   to which it applies; empty: to all
+    covers    codes of rules that see the same fault from another side: what this one finds, they need not say
     readings  the engines and versions for which it was read; empty: it holds in any engine, or its hits name one
     """
 
@@ -61,6 +65,7 @@ class Rule:
     source: Source
     judge: Callable[[Case], Iterable[Hit]]
     methods: frozenset[Method] = frozenset()
+    covers: frozenset[str] = frozenset()
     readings: tuple[Reading, ...] = ()
 
     @property

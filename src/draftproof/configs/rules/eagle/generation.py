@@ -264,6 +264,7 @@ RULES = (
         remedy="Name the method.",
         source=_VLLM.source,
         judge=_guess,
+        covers=frozenset({"EAGLE-01", "EAGLE-02", "EAGLE-03", "EAGLE-04"}),
         readings=(_VLLM,),
     ),
 )

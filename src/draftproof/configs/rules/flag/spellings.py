@@ -18,10 +18,11 @@ _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
 def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
     def judge(case: Case) -> Iterator[Hit]:
         for remark in case.remarks:
-            if remark.effect not in effects or (remark.effect, remark.setting) in _JUDGED_BY_CONFIG:
+            if remark.effect not in effects:
                 continue
             today = f" Today: {remark.today}." if remark.today else ""
             yield Hit(
+                setting=remark.setting,
                 severity=_SEVERITY.get(remark.effect),
                 detail=f"{remark.setting}: {remark.reason.rstrip('.')}.{today}",
                 evidence=(
@@ -41,14 +42,6 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
 
 _SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.INFO}
 """Where it is not the rule's own: what a file sets may be all there is, one flag hardly is."""
-_JUDGED_BY_CONFIG: frozenset[tuple[Effect, str]] = frozenset(
-    {
-        ("refused", "--speculative-algorithm"),
-        ("refused", "--speculative-use-rejection-sampling"),
-        ("refused", "speculative_model"),
-    }
-)
-"""A missing drafter and rejection sampling have rules of their own, CONFIG-02 and CONFIG-08."""
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:

@@ -34,7 +34,7 @@ def _bounds(case: Case) -> Iterator[Hit]:
 def _trtllm_tree(case: Case) -> Iterator[Hit]:
     tree = case.speculation.tree
     assert tree is not None
-    if tree.branching is not None and tree.branching > 32 and case.is_on("use_rejection_sampling"):
+    if tree.branching is not None and tree.branching > 32 and case.asks_rejection_sampling:
         yield Hit(
             detail=(
                 f"Rejection sampling in a dynamic tree takes at most 32 branches, and {tree.branching} are asked "
