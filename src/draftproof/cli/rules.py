@@ -10,7 +10,7 @@ from draftproof.cli import output
 from draftproof.cli.options import json_option
 
 if TYPE_CHECKING:
-    from draftproof.configs.rules.rule import Rule
+    from draftproof.configs.rules.rule import Reading, Statement
 
 
 @click.group(
@@ -37,16 +37,16 @@ def command() -> None:
 def list_rules(engine: str | None, family: str | None, as_json: bool) -> int:
     """List rules: code, worst severity, title, and the engines that they were read for."""
     from draftproof.configs.registry import dialect
-    from draftproof.configs.rules.registry import rules_of
+    from draftproof.configs.rules.registry import statements_of
 
     if engine is not None:
         dialect(engine)
-    found = [rule for rule in rules_of(_families(family)) if engine is None or _concerns(rule, engine)]
+    found = [rule for rule in statements_of(_families(family)) if engine is None or _concerns(rule, engine)]
     if as_json:
         output.print_json({"rules": [describe(rule) for rule in found]})
         return output.DONE
     for rule in found:
-        engines = ", ".join(reading.engine for reading in rule.readings) or "any engine"
+        engines = ", ".join(reading.engine for reading in _readings(rule)) or "any engine"
         click.echo(f"{rule.code:<11} {rule.severity.value:<8} {rule.title} ({engines})")
     return output.DONE
 
@@ -60,29 +60,41 @@ def list_rules(engine: str | None, family: str | None, as_json: bool) -> int:
 @json_option
 def show_rule(code: str, as_json: bool) -> int:
     """Show the rule CODE."""
-    from draftproof.configs.rules.registry import rule
+    from draftproof.configs.rules.registry import statement
 
-    found = rule(code)
+    found = statement(code)
     if as_json:
         output.print_json(describe(found))
         return output.DONE
     click.echo(f"{found.code}  {found.title} (at worst {found.severity.value})\n\n{found.about}\n")
     click.echo(f"do       {found.remedy}")
-    click.echo(f"methods  {', '.join(sorted(found.methods)) or 'all'}")
-    for reading in found.readings:
+    click.echo(f"methods  {', '.join(sorted(_methods(found))) or 'all'}")
+    for reading in _readings(found):
         click.echo(f"read for {reading.engine} {reading.versions or 'all versions'}: {reading.source.name}")
     click.echo(f"source   {found.source.name}, read {found.source.read}")
     return output.DONE
 
 
-def describe(rule: Rule) -> dict[str, Any]:
+def _readings(found: Statement) -> tuple[Reading, ...]:
+    from draftproof.configs.rules.rule import Rule
+
+    return found.readings if isinstance(found, Rule) else ()
+
+
+def _methods(found: Statement) -> frozenset[str]:
+    from draftproof.configs.rules.rule import Rule
+
+    return frozenset(found.methods) if isinstance(found, Rule) else frozenset()
+
+
+def describe(rule: Statement) -> dict[str, Any]:
     return {
         "code": rule.code,
         "title": rule.title,
         "severity": rule.severity.value,
         "about": rule.about,
         "remedy": rule.remedy,
-        "methods": sorted(rule.methods),
+        "methods": sorted(_methods(rule)),
         "readings": [
             {
                 "engine": reading.engine,
@@ -90,7 +102,7 @@ def describe(rule: Rule) -> dict[str, Any]:
                 "source": reading.source.name,
                 "read": reading.source.read,
             }
-            for reading in rule.readings
+            for reading in _readings(rule)
         ],
         "source": {"name": rule.source.name, "read": rule.source.read, "url": rule.source.url},
     }
@@ -100,14 +112,16 @@ def _families(family: str | None) -> tuple[str, ...]:
     from draftproof.configs.rules.registry import FAMILIES
     from draftproof.core.errors import DraftproofError
 
+    families = (*FAMILIES, "LOCK")
     if family is None:
-        return tuple(FAMILIES)
-    if family.upper() not in FAMILIES:
+        return families
+    if family.upper() not in families:
         raise DraftproofError(
-            "DP001", "--family", family[:40], f"one of {', '.join(FAMILIES)}", "Name one of these families."
+            "DP001", "--family", family[:40], f"one of {', '.join(families)}", "Name one of these families."
         )
     return (family.upper(),)
 
 
-def _concerns(rule: Rule, engine: str) -> bool:
-    return not rule.readings or rule.reading_for(engine) is not None
+def _concerns(rule: Statement, engine: str) -> bool:
+    readings = _readings(rule)
+    return not readings or any(reading.engine == engine for reading in readings)

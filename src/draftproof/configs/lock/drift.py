@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from draftproof.checkpoints.tokenizers.reading import is_tokenizer_file
+from draftproof.configs.lock.codes import STATEMENTS
 from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord
 from draftproof.core.finding import Evidence, Finding, Severity, Source
 
@@ -18,20 +19,7 @@ _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MAX_SHOWN = 20
 
-TITLES: Mapping[str, str] = MappingProxyType(
-    {
-        "LOCK-01": "The target's weights or configuration are not those of the record",
-        "LOCK-02": "The drafter's weights or configuration are not those of the record",
-        "LOCK-03": "Tokenizer or chat template are not those of the record",
-        "LOCK-04": "The name stands for another revision than at the time of the record",
-        "LOCK-05": "The engine has another version than at the time of the record",
-        "LOCK-06": "The engine runs with other settings than the record says",
-        "LOCK-07": "The hardware is not that of the record",
-        "LOCK-08": "The measurement that the record refers to is gone or was changed",
-        "LOCK-09": "Another model is served than the record says",
-        "LOCK-10": "Not visible: it could not be compared",
-    }
-)
+_TITLES: Mapping[str, str] = MappingProxyType({found.code: found.title for found in STATEMENTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,7 @@ class _Maker:
         return Finding(
             code=code,
             severity=severity,
-            title=TITLES[code],
+            title=_TITLES[code],
             detail=detail,
             evidence=evidence[:_MAX_SHOWN],
             remedy=remedy,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from draftproof.configs.rules.facts.features import FEATURES
 from draftproof.configs.rules.facts.methods import METHODS
 from draftproof.configs.rules.facts.parameters import FACTS
-from draftproof.configs.rules.registry import FAMILIES, rules_of
-from draftproof.configs.rules.rule import Reading, Rule
+from draftproof.configs.rules.registry import FAMILIES, statements_of
+from draftproof.configs.rules.rule import Reading, Rule, Statement
 
 _RULES_INTRO = """\
 # Rules of check
@@ -32,22 +32,22 @@ What is not listed was not found in the version read; that is no promise about o
 
 def rules_page() -> str:
     sections = [_RULES_INTRO]
-    for family in FAMILIES:
-        sections.append(
-            "\n".join([f"## {family}\n", *(line for rule in rules_of([family]) for line in _rule(rule))])
-        )
+    for family in (*FAMILIES, "LOCK"):
+        lines = [line for found in statements_of([family]) for line in _statement(found)]
+        sections.append("\n".join([f"## {family}\n", *lines]))
     return "\n".join(sections)
 
 
-def _rule(rule: Rule) -> Iterator[str]:
-    yield f"### {rule.code}: {rule.title}\n"
-    yield f"At worst {rule.severity.value}. {rule.about}\n"
-    yield f"- What to do: {rule.remedy}"
-    if rule.methods:
-        yield f"- Methods: {', '.join(sorted(rule.methods))}"
-    for reading in rule.readings:
-        yield f"- Read for {_read(reading)}"
-    yield f"- Source: {rule.source.name}, read {rule.source.read}\n"
+def _statement(found: Statement) -> Iterator[str]:
+    yield f"### {found.code}: {found.title}\n"
+    yield f"At worst {found.severity.value}. {found.about}\n"
+    yield f"- What to do: {found.remedy}"
+    if isinstance(found, Rule):
+        if found.methods:
+            yield f"- Methods: {', '.join(sorted(found.methods))}"
+        for reading in found.readings:
+            yield f"- Read for {_read(reading)}"
+    yield f"- Source: {found.source.name}, read {found.source.read}\n"
 
 
 def _read(reading: Reading) -> str:

@@ -44,17 +44,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule. `code` is stable: FAMILY-NN.
+class Statement:
+    """What a code stands for, whoever finds it. `code` is stable: FAMILY-NN.
 
     severity  the worst that it can give
     about     why it matters and how it shows, two or three sentences for people
-    remedy    what to do, unless a hit knows better
+    remedy    what to do, unless a finding knows better
     source    where the kind of fault was read
-    judge     case → hits; it asks the case for what it needs and stops (`MissingError`) where that is not at hand
-    methods   to which it applies; empty: to all
-    covers    codes of rules that see the same fault from another side: what this one finds, they need not say
-    readings  the engines and versions for which it was read; empty: it holds in any engine, or its hits name one
     """
 
     code: str
@@ -63,14 +59,26 @@ class Rule:
     about: str
     remedy: str
     source: Source
-    judge: Callable[[Case], Iterable[Hit]]
-    methods: frozenset[Method] = frozenset()
-    covers: frozenset[str] = frozenset()
-    readings: tuple[Reading, ...] = ()
 
     @property
     def family(self) -> str:
         return self.code.partition("-")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Statement):
+    """One rule.
+
+    judge     case → hits; it asks the case for what it needs and stops (`MissingError`) where that is not at hand
+    methods   to which it applies; empty: to all
+    covers    codes of rules that see the same fault from another side: what this one finds, they need not say
+    readings  the engines and versions for which it was read; empty: it holds in any engine, or its hits name one
+    """
+
+    judge: Callable[[Case], Iterable[Hit]]
+    methods: frozenset[Method] = frozenset()
+    covers: frozenset[str] = frozenset()
+    readings: tuple[Reading, ...] = ()
 
     def reading_for(self, engine: str) -> Reading | None:
         return next((reading for reading in self.readings if reading.engine == engine), None)
