@@ -11,6 +11,7 @@ from typing import Any
 
 from draftproof.checkpoints.files import (
     CONFIG_MAX_BYTES,
+    broken,
     decode,
     is_pickled,
     parse_json,
@@ -165,6 +166,10 @@ class FolderView:
         found = {}
         for name in wanted:
             progress(name)
+            if name in _DECIDING and self._folder.size(name) > CONFIG_MAX_BYTES:
+                raise broken(
+                    self._folder.label(name), f"more than {CONFIG_MAX_BYTES} bytes", "a shorter file"
+                )
             found[name] = self._folder.sha256(name)
         return found
 

@@ -13,7 +13,8 @@ from draftproof.cli.options import json_option
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
-    from draftproof.configs.rules.judging import Judgement
+    from draftproof.cli.check_input import Asked
+    from draftproof.core.finding import Finding
 
 
 @click.command(
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     "--lock",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A deployment record: what has drifted from it, with --url also at the running endpoint.",
+    help="A deployment record: what has drifted from it, in the files of TARGET and --draft or where it says, in a "
+    "configuration given beside it, and with --url at the running endpoint.",
 )
 @click.option("--api-key-env", metavar="VAR", help="With --lock and --url: the variable that holds the key.")
 @click.option(
@@ -58,93 +60,106 @@ if TYPE_CHECKING:
 @click.option(
     "--require", metavar="NAMES", help="Parameters and features that must work, such as min_p,logprobs,lora."
 )
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="CODE",
+    help="A finding that you know of and accept, such as FLAG-10; it is listed and does not count.",
+)
 @json_option
 def command(
-    target: str | None, lock: Path | None, api_key_env: str | None, as_json: bool, **options: Any
+    target: str | None,
+    lock: Path | None,
+    api_key_env: str | None,
+    allow: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Say what is wrong with TARGET, its drafter and the configuration, with evidence and remedy.
 
     Reads config.json, tokenizer files, tensor headers, GGUF metadata and the engine's command or file; no weights.
     TARGET is a directory, a GGUF file, a name from `draftproof models list`, or a hub id; --command may name it, too.
-    What could not be checked is listed with the reason. Exit status: 5 with a finding of severity error, else 0.
+    Without a configuration the files alone are judged, for every engine that has the drafter's method. What could not
+    be checked is listed with the reason. Exit status: 5 with a finding of severity error that is not allowed, else 0.
     """
     from draftproof.cli import check_text
     from draftproof.cli.check_input import read
-    from draftproof.core.finding import Severity
+    from draftproof.cli.check_verdict import Verdict, engine_rows, judge_all, read_allowed, worst_first
 
-    if lock is not None:
-        _only_with_lock(target, options)
-        return _check_lock(lock, options["url"], api_key_env, as_json)
-    if api_key_env is not None:
+    allowed = read_allowed(allow)
+    configured = any(options[key] is not None for key in ("speculative", "command_line", "config"))
+    if lock is None and api_key_env is not None:
         raise DraftproofError(
             "DP001", "--api-key-env", "without --lock", "--lock and --url", "Leave it out: no key is sent."
         )
+    if lock is not None and not configured:
+        _only_configured(options)
+        findings = _drifted(lock, target, api_key_env, options, None)
+        verdict = Verdict(findings=findings, allow=allowed)
+        if as_json:
+            output.print_json({"lock": str(lock), **verdict.as_dict()})
+        else:
+            check_text.show_findings(_record(lock), verdict)
+        return verdict.status
     asked = read(target, options)
-    judgement = _judge_all(asked.cases)
+    together, judged = judge_all(asked.cases, asked.families)
+    findings = together.findings
+    if lock is not None:
+        findings = worst_first((*findings, *_drifted(lock, target, api_key_env, options, asked)))
+    several = len(asked.cases) > 1 and asked.told is not None
+    verdict = Verdict(
+        findings=findings, allow=allowed, engines=engine_rows(asked.cases, judged) if several else ()
+    )
     if as_json:
-        output.print_json(check_text.document(asked, judgement))
+        output.print_json(
+            {**check_text.document(asked, together, verdict), **({"lock": str(lock)} if lock else {})}
+        )
     else:
-        check_text.show(asked, judgement)
-    return output.VIOLATION if judgement.worst is Severity.ERROR else output.DONE
+        check_text.show(asked, together, verdict, None if lock is None else _record(lock))
+    return verdict.status
 
 
-def _only_with_lock(target: str | None, options: dict[str, Any]) -> None:
-    """A record says itself what is compared. Raises DP001 for what would be read and not used."""
-    names = {"speculative": "--speculative-config", "command_line": "--command"}
-    given = ["TARGET"] if target is not None else []
-    given += [
-        names.get(key, f"--{key}")
-        for key, value in options.items()
-        if key != "url" and value not in (None, ())
-    ]
+def _record(lock: Path) -> str:
+    return f"deployment record {lock}"
+
+
+def _only_configured(options: dict[str, Any]) -> None:
+    """Without a configuration a record says itself what is compared. Raises DP001 for what would not be used."""
+    given = [f"--{key}" for key in ("engine", "traffic", "require") if options[key] is not None]
     if given:
         raise DraftproofError(
             "DP001",
             "--lock",
-            f"with {', '.join(given)}",
-            "--lock alone, or with --url",
-            "Leave the others out.",
+            f"with {', '.join(given)} and no configuration",
+            "--lock with TARGET, --draft and --url, or with a configuration beside it",
+            "Leave the others out, or add --command.",
         )
 
 
-def _check_lock(lock: Path, url: str | None, api_key_env: str | None, as_json: bool) -> int:
+def _drifted(
+    lock: Path, target: str | None, api_key_env: str | None, options: dict[str, Any], asked: Asked | None
+) -> tuple[Finding, ...]:
     """Findings of what differs from the record at `lock`."""
-    from draftproof.cli import check_text
-    from draftproof.cli.check_input import address_of
-    from draftproof.configs.lock.checking import check_lock
-    from draftproof.core.finding import Severity
+    from draftproof.cli.check_engine import address_of
+    from draftproof.cli.options import path_of
+    from draftproof.configs.lock.checking import Given, check_lock
     from draftproof.measure.probe.secret import key_from_environment
 
-    address = None if url is None else address_of(url)
+    address = None if options["url"] is None else address_of(options["url"])
     key = None
     if api_key_env is not None:
         key_from_environment(api_key_env, os.environ)  # says what is wrong with it
         key = os.environ[api_key_env].strip()
+    draft = options["draft"]
+    given = Given(
+        target=None if target is None else path_of(target),
+        drafter=None if draft is None else path_of(draft),
+        deployment=None if asked is None else asked.deployment,
+    )
     line = output.ProgressLine()
     try:
-        findings = check_lock(
-            lock, address, api_key=key, progress=lambda name: line.show(0, 1, f"reading {name}")
+        return check_lock(
+            lock, address, given, api_key=key, progress=lambda name: line.show(0, 1, f"reading {name}")
         )
     finally:
         line.clear()
-    if as_json:
-        output.print_json({"lock": str(lock), "findings": [finding.as_dict() for finding in findings]})
-    else:
-        check_text.show_findings(f"deployment record {lock}", findings)
-    errors = any(finding.severity is Severity.ERROR for finding in findings)
-    return output.VIOLATION if errors else output.DONE
-
-
-def _judge_all(cases: Any) -> Judgement:
-    """All cases taken together: a cascade's parts are judged one by one, and each thing is said once."""
-    from draftproof.configs.rules.judging import Judgement, judge
-    from draftproof.configs.rules.registry import rules_of
-
-    judged = [judge(case, rules_of()) for case in cases]
-    findings = tuple(dict.fromkeys(finding for part in judged for finding in part.findings))
-    order = ("error", "warning", "info")
-    return Judgement(
-        tuple(sorted(findings, key=lambda finding: order.index(finding.severity.value))),
-        tuple(dict.fromkeys(code for part in judged for code in part.checked)),
-        tuple(dict.fromkeys(entry for part in judged for entry in part.not_checked)),
-    )

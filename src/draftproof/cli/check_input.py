@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +12,15 @@ from typing import Any
 
 from draftproof.checkpoints.gguf_naming import LLAMACPP_PREFERRED
 from draftproof.checkpoints.view import CheckpointView, open_view
+from draftproof.cli.check_engine import (
+    Named,
+    ask_endpoint,
+    command_text,
+    engine_of,
+    installed,
+    read_engine,
+    with_image,
+)
 from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
@@ -20,18 +28,13 @@ from draftproof.configs.identity import is_hub_file, is_hub_id, is_repository
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.rules.facts.parameters import PARAMETERS
-from draftproof.configs.rules.versions import READ, parse_version
-from draftproof.configs.speculation import Deployment, ModelRef
+from draftproof.configs.rules.registry import FAMILIES
+from draftproof.configs.rules.versions import READ
+from draftproof.configs.speculation import Deployment, ModelRef, Speculation
 from draftproof.configs.traffic import read_traffic
 from draftproof.core.errors import DraftproofError
 
 _UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
-_PROGRAMS = {"trtllm-serve": "trtllm", "llama-server": "llamacpp", "draftproof": "draftproof", "vllm": "vllm"}
-_IMAGES = {
-    "vllm-openai": "vllm", "vllm-openai-cpu": "vllm", "vllm-openai-rocm": "vllm", "vllm-openai-xpu": "vllm",
-    "sglang": "sglang", "tensorrt-llm": "trtllm", "release": "trtllm", "llama.cpp": "llamacpp",
-}  # fmt: skip
-"""Last part of an image's name → engine."""
 _ALIASES = {"json_schema": "response_format", "beam_search": "use_beam_search"}
 _SETTINGS: Mapping[str, tuple[str, bool | int]] = MappingProxyType(
     {
@@ -45,76 +48,34 @@ _SETTINGS: Mapping[str, tuple[str, bool | int]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`cases`: one, or one per part of a cascade. `version_from`: where the version was read, None: it was not."""
+    """`cases`: one, one per part of a cascade, or without a configuration one per engine. `version_from`: where the
+    version was read, None: it was not. `families`: of rules that are asked. `told`: without a configuration, what told
+    the method."""
 
     cases: tuple[Case, ...]
     engine: str
     version_from: str | None
     engine_from: str
+    deployment: Deployment
+    families: tuple[str, ...] = tuple(FAMILIES)
+    told: str | None = None
 
     @property
     def version(self) -> str | None:
         return self.cases[0].deployment.version or READ.get(self.engine)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """An engine and a version as the user named them."""
-
-    engine: str | None = None
-    version: str | None = None
-    where: str | None = field(default=None)
-
-
-def read_engine(text: str | None) -> Named:
-    """ENGINE, ENGINE==VERSION, or an image with its tag (vllm/vllm-openai:v0.33.0). Raises DP110, DP112."""
-    if text is None:
-        return Named()
-    name, separator, version = text.partition("==")
-    where = "--engine"
-    if not separator and "/" in text:
-        image, _, tag = text.partition("@")[0].rpartition(":")
-        name = _IMAGES.get(image.rpartition("/")[2], image.rpartition("/")[2])
-        found = re.search(r"v?\d+(?:\.\d+)+(?:\.?(?:rc|post|a|b|dev)\d+)*|b\d{4,}", tag)
-        version, where = (found[0].removeprefix("v") if found else ""), "image tag"
-    if name not in READ and name not in ("draftproof", "fireworks"):
-        known = ", ".join(("draftproof", *READ, "fireworks"))
-        raise DraftproofError(
-            "DP110", "--engine", name[:60], known, "Name one of these engines as written here."
-        )
-    if version:
-        parse_version(name, version)
-    return Named(engine=name, version=version or None, where=where if version else None)
-
-
-_STARTERS = ("docker", "podman", "nerdctl")
-
-
-def _with_image(named: Named, command: str) -> Named:
-    """What the image of a container's command says, where nothing else was said."""
-    words = _command_text(command).split()
-    if not any(Path(word).name in _STARTERS for word in words[:3]):
-        return named
-    for word in words:
-        image, colon, tag = word.partition("@")[0].rpartition(":")
-        last = (image if colon and "/" not in tag else word).rpartition("/")[2]
-        if "/" not in word or word.startswith(("/", ".", "~", "-")) or last not in _IMAGES:
-            continue
-        told = read_engine(word)
-        if named.engine is None or (named.version is None and named.engine == told.engine):
-            return told
-    return named
-
-
 def read(target: str | None, options: Mapping[str, Any]) -> Asked:
     """Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
     named = read_engine(options["engine"])
     if options["command_line"] is not None:
-        named = _with_image(named, options["command_line"])
+        named = with_image(named, options["command_line"])
     if options["url"] is not None:
-        named = _ask_endpoint(options["url"], named)
+        named = ask_endpoint(options["url"], named)
     given = [key for key in ("speculative", "command_line", "config") if options[key] is not None]
-    if len(given) != 1:
+    if not given:
+        return _read_alone(target, named, options)
+    if len(given) > 1:
         raise DraftproofError(
             "DP001",
             "--speculative-config",
@@ -122,114 +83,44 @@ def read(target: str | None, options: Mapping[str, Any]) -> Asked:
             "one of them",
             "Give the configuration in one way.",
         )
-    engine, engine_from = _engine(target, named, options)
+    engine, engine_from = engine_of(target, named, options)
     if named.version is None:
-        named = replace(named, **_installed(engine))
+        named = replace(named, **installed(engine))
     parsed = _parse(engine, named.version, options)
     deployment = replace(parsed.deployment, engine=engine, version=named.version)
     deployment = _with_names(deployment, target, options["draft"])
     deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
     files = _Files(target, options["draft"])
     cases = _cases(replace(parsed, deployment=deployment), files, traffic)
-    return Asked(cases=cases, engine=engine, version_from=named.where, engine_from=engine_from)
-
-
-def _engine(target: str | None, named: Named, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The engine, and what it was told by."""
-    if named.engine is not None:
-        return named.engine, "--engine"
-    text = options["command_line"]
-    if text is not None:
-        words = [Path(word).name for word in text.split() if "=" not in word.partition("/")[0]][:8]
-        for word in words:
-            if word in _PROGRAMS:
-                return _PROGRAMS[word], "the command"
-        if "sglang" in text:
-            return "sglang", "the command"
-        raise DraftproofError(
-            "DP001",
-            "--engine",
-            "a command that does not name its engine",
-            "--engine ENGINE",
-            "Name the engine.",
-        )
-    if options["config"] is not None:
-        return "trtllm", "a YAML file, as TensorRT-LLM takes it"
-    is_local = target is not None and Path(target).expanduser().exists()
-    return (
-        ("draftproof", "a local target without --engine")
-        if is_local
-        else ("vllm", "a hub id without --engine")
+    return Asked(
+        cases=cases,
+        engine=engine,
+        version_from=named.where,
+        engine_from=engine_from,
+        deployment=deployment,
     )
 
 
-def _installed(engine: str) -> dict[str, str]:
-    """The version of an engine's package in this Python, if it is there."""
-    from importlib.metadata import PackageNotFoundError, version
+def _read_alone(target: str | None, named: Named, options: Mapping[str, Any]) -> Asked:
+    """The files alone, in every engine that has the drafter's method. Raises DP001 where no target is named."""
+    from draftproof.cli import check_alone
 
-    packages = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "transformers": "transformers",
-                "openvino": "openvino-genai"}  # fmt: skip
-    try:
-        return (
-            {"version": version(packages[engine]), "where": "package metadata"} if engine in packages else {}
-        )
-    except PackageNotFoundError:
-        return {}
-
-
-def address_of(url: str) -> str:
-    """Where a running engine's own pages are. Raises DP121 for what is no address, or has a key in it."""
-    from draftproof.measure.probe.endpoint import parse_endpoint
-
-    return parse_endpoint(url, row=None, model=None, api_version=None).base
-
-
-def _ask_endpoint(url: str, named: Named) -> Named:
-    """The engine and version that an endpoint tells of itself. Raises DP121 for what is no address, DP411 where it does
-    not answer."""
-    import httpx
-
-    base = address_of(url)
-    try:
-        with httpx.Client(base_url=base, timeout=5.0, follow_redirects=False) as client:
-            for path, engine, keys in _ENDPOINTS:
-                answer = client.get(path)
-                if answer.status_code != 200 or len(answer.content) > _MAX_ANSWER_BYTES:
-                    continue
-                version = _told_version(answer, keys)
-                if version is not None and named.engine in (None, engine):
-                    return Named(engine=engine, version=version, where=f"{base}{path}")
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        raise DraftproofError(
-            "DP411", "--url", f"{base[:200]}: {error}"[:300], "an endpoint that answers", "Check the address."
-        ) from error
-    raise DraftproofError(
-        "DP411",
-        "--url",
-        f"{base[:200]} tells no version",
-        "vLLM's /version, SGLang's /server_info or llama.cpp's /props",
-        "Name the engine and its version: --engine vllm==0.33.0.",
+    draft = options["draft"]
+    bare = Deployment(engine=named.engine or "draftproof", version=named.version)
+    speculation = Speculation(drafter=None if draft is None else ModelRef(name=draft))
+    deployment = _with_names(replace(bare, speculation=speculation), target, None)
+    deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
+    [case] = _cases(Parsed(deployment=deployment), _Files(target, draft), traffic)
+    cases = check_alone.engines_of(case, named.engine, named.version)
+    return Asked(
+        cases=cases,
+        engine=cases[0].engine,
+        version_from=named.where,
+        engine_from="--engine",
+        deployment=cases[0].deployment,
+        families=(*check_alone.FAMILIES, *(["REQUEST"] if traffic is not None else [])),
+        told=check_alone.told_by(cases[0]),
     )
-
-
-_MAX_ANSWER_BYTES = 4 << 20
-_ENDPOINTS = (
-    ("/version", "vllm", ("version",)),
-    ("/server_info", "sglang", ("version",)),
-    ("/props", "llamacpp", ("build_info",)),
-)
-
-
-def _told_version(answer: Any, keys: tuple[str, ...]) -> str | None:
-    try:
-        document = answer.json()
-    except ValueError:
-        return None
-    for key in keys:
-        value = document.get(key) if isinstance(document, dict) else None
-        if isinstance(value, str) and value:
-            return value.partition("-")[0] if key == "build_info" else value
-    return None
 
 
 def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Parsed:
@@ -248,7 +139,7 @@ def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Pars
         )
     config = options["config"]
     text = (
-        read_text(Path(config), "--config") if config is not None else _command_text(options["command_line"])
+        read_text(Path(config), "--config") if config is not None else command_text(options["command_line"])
     )
     found = dialect(engine)
     reader = files_beside(Path(config) if config is not None else file_of(options["command_line"]))
@@ -258,11 +149,6 @@ def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Pars
         if error.code != "DP112":
             raise
         return found.parse(text, None, reader)  # rules say which of them were not read for the version
-
-
-def _command_text(text: str) -> str:
-    file = file_of(text)
-    return text if file is None else read_text(file, "--command")
 
 
 def _with_names(deployment: Deployment, target: str | None, draft: str | None) -> Deployment:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from draftproof.cli import output
 from draftproof.cli.check_input import Asked
+from draftproof.cli.check_verdict import Verdict
 from draftproof.configs.rules.judging import Judgement, NotChecked
 from draftproof.configs.rules.versions import READ
 from draftproof.core.finding import Evidence, Finding, Severity
@@ -21,7 +22,7 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "b
 _COUNTED = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def document(asked: Asked, judgement: Judgement) -> dict[str, Any]:
+def document(asked: Asked, judgement: Judgement, verdict: Verdict) -> dict[str, Any]:
     case = asked.cases[0]
     return {
         "engine": {
@@ -30,28 +31,40 @@ def document(asked: Asked, judgement: Judgement) -> dict[str, Any]:
             "version_from": asked.version_from,
             "read_version": READ.get(asked.engine),
         },
+        "engines": [row.as_dict() for row in verdict.engines],
         "target": case.deployment.target.name if case.deployment.target else None,
         "drafters": [item.speculation.drafter.name for item in asked.cases if item.speculation.drafter],
-        "methods": [item.method for item in asked.cases],
-        "findings": [finding.as_dict() for finding in judgement.findings],
+        "methods": list(dict.fromkeys(item.method for item in asked.cases))
+        if asked.told
+        else [item.method for item in asked.cases],
+        **verdict.as_dict(),
         "checked": list(judgement.checked),
         "not_checked": [item.as_dict() for item in judgement.not_checked],
     }
 
 
-def show(asked: Asked, judgement: Judgement) -> None:
-    for line in (*_head(asked), "", *_findings(judgement.findings), *_closing(judgement)):
+def show(asked: Asked, judgement: Judgement, verdict: Verdict, record: str | None) -> None:
+    head = [*_head(asked), *([record] if record else [])]
+    for line in (*head, "", *_findings(verdict), *_engines(verdict), *_closing(asked, judgement)):
         click.echo(line)
 
 
-def show_findings(title: str, findings: Sequence[Finding]) -> None:
-    for line in (title, "", *_findings(findings)):
+def show_findings(title: str, verdict: Verdict) -> None:
+    for line in (title, "", *_findings(verdict)):
         click.echo(line)
 
 
 def _head(asked: Asked) -> Iterator[str]:
     methods = ", ".join(case.method for case in asked.cases)
     case = asked.cases[0]
+    if asked.told is not None:
+        named = [case.deployment.target.name if case.deployment.target else "?"]
+        named += [f"drafter {case.speculation.drafter.name}"] if case.speculation.drafter else []
+        yield f"files alone · {case.method} · {' · '.join(named)}"
+        yield f"no configuration given; method by {asked.told}"
+        if case.method == "none":
+            yield "next: draftproof advise TARGET says what to try; --draft or --command name what is to be checked"
+        return
     names = [case.deployment.target.name if case.deployment.target else "?"]
     names += [f"drafter {item.speculation.drafter.name}" for item in asked.cases if item.speculation.drafter]
     version = f" {asked.version}" if asked.version else ""
@@ -67,15 +80,17 @@ def _head(asked: Asked) -> Iterator[str]:
         yield f"version by {asked.version_from}"
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    counts = Counter(finding.severity for finding in findings)
+def _findings(verdict: Verdict) -> Iterator[str]:
+    counts = Counter(finding.severity for finding in verdict.open)
     said = [
         f"{counts[severity]} {word}{'s' * (counts[severity] > 1)}"
         for severity, word in _COUNTED.items()
         if counts[severity]
     ]
-    yield ", ".join(said) if said else "nothing found"
-    for finding in findings:
+    said += [f"{len(verdict.allowed)} allowed"] if verdict.allowed else []
+    where = "; what concerns which engine stands below" if said and verdict.engines else ""
+    yield f"{', '.join(said)}{where}" if said else "nothing found"
+    for finding in verdict.open:
         yield ""
         yield f"{_painted(finding.severity)} {finding.code}  {finding.title}"
         yield from _wrapped("", finding.detail)
@@ -83,6 +98,28 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
             yield from _wrapped("seen", _evidence(seen))
         yield from _wrapped("do", finding.remedy)
         yield from _wrapped("source", _source(finding))
+    for finding in verdict.allowed:
+        yield ""
+        yield f"allowed   {finding.code}  {finding.title} ({finding.severity.value})"
+        yield from _wrapped("", finding.detail)
+    for code in verdict.unused:
+        yield ""
+        yield f"allowed   {code}, and nothing of it was found: leave --allow {code} out"
+    yield ""
+
+
+def _engines(verdict: Verdict) -> Iterator[str]:
+    """One line per engine, where no engine was asked for."""
+    if not verdict.engines:
+        return
+    width = max(len(row.name) for row in verdict.engines)
+    written = max(len(row.written) for row in verdict.engines)
+    for row in verdict.engines:
+        codes = f"errors {', '.join(row.errors)}" if row.errors else ""
+        codes += ("; " if codes and row.warnings else "") + (
+            f"warnings {', '.join(row.warnings)}" if row.warnings else ""
+        )
+        yield f"{row.name:<{width}}  {row.written:<{written}}  {codes or 'nothing that speaks against it'}".rstrip()
     yield ""
 
 
@@ -119,12 +156,14 @@ def _source(finding: Finding) -> str:
     return f"{finding.source.name}, read {finding.source.read}{of}"
 
 
-def _closing(judgement: Judgement) -> Iterator[str]:
+def _closing(asked: Asked, judgement: Judgement) -> Iterator[str]:
     families = Counter(code.partition("-")[0] for code in judgement.checked)
     counted = ", ".join(f"{family} {count}" for family, count in families.items())
     yield from textwrap.wrap(
         f"checked   {len(judgement.checked)} rules: {counted}", _WIDTH, subsequent_indent=_INDENT
     )
+    if asked.told is not None:
+        yield "not       settings, flags and versions: give what starts the engine, --command or --speculative-config"
     for reason, codes in _by_reason(judgement.not_checked):
         yield from textwrap.wrap(
             f"not       {', '.join(codes)}: {_printable(reason)}", _WIDTH, subsequent_indent=_INDENT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import file_of, files_beside, json_option, read_text
+from draftproof.cli.options import file_of, files_beside, json_option, path_of, read_text
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -177,19 +177,9 @@ def _subject(
         deployment=deployment,
         text=text,
         version=version,
-        target=None if target is None else _path(target),
-        drafter=None if draft is None else _path(draft),
+        target=None if target is None else path_of(target),
+        drafter=None if draft is None else path_of(draft),
         verdict=verdict,
-    )
-
-
-def _path(reference: str) -> str:
-    """A name of our own catalogue as its path."""
-    from draftproof.cli.options import find_model
-    from draftproof.models.catalogue import CATALOGUE
-
-    return (
-        str(find_model(reference)) if reference in CATALOGUE and not Path(reference).exists() else reference
     )
 
 

@@ -202,6 +202,15 @@ def read_text(path: Path, field: str) -> str:
     return decode(data, field, str(path))
 
 
+def path_of(reference: str) -> str:
+    """A name of our own catalogue as its path, any other reference as it is."""
+    from draftproof.models.catalogue import CATALOGUE
+
+    return (
+        str(find_model(reference)) if reference in CATALOGUE and not Path(reference).exists() else reference
+    )
+
+
 def files_beside(file: Path | None) -> Callable[[str], str]:
     """Reads files that a configuration names: next to its own file, else in the working directory."""
     base = Path() if file is None else file.parent

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from draftproof.checkpoints.view import open_view
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import write_checkpoint, write_gguf
+from support.tiny_views import write_view
 
 CODES = ("DP002", "DP401", "DP402", "DP404", "DP405", "DP406", "DP407")
 DOCUMENTS = (
@@ -215,6 +216,15 @@ def test_headers_that_lie(tmp_path: Path, header: dict[str, Any]) -> None:
     error = look_at_everything(tmp_path)
     assert error is not None
     assert error.code == "DP402"
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "chat_template.jinja"])
+def test_a_small_file_of_any_size_is_not_written_down(tmp_path: Path, name: str) -> None:
+    write_view(tmp_path / "m", {"model_type": "llama"}, tensors={"a.weight": (2, 2)})
+    with (tmp_path / "m" / name).open("wb") as file:
+        file.truncate(1 << 33)
+    with pytest.raises(DraftproofError, match="more than"):
+        open_view(str(tmp_path / "m")).hashes()
 
 
 def test_a_tensor_in_two_files(tmp_path: Path) -> None:

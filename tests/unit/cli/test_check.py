@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -164,7 +165,6 @@ def test_a_cascade_is_judged_part_by_part(invoke, target: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ((), "DP001"),
         (("--speculative-config", "{}", "--command", "vllm serve x"), "DP001"),
         (("--speculative-config", '{"method": "ngram"}', "--engine", "nothing"), "DP110"),
         (("--speculative-config", '{"method": "ngram"}', "--engine", "vllm==x.y"), "DP112"),
@@ -321,6 +321,65 @@ def test_a_deployment_record_tells_what_drifted(invoke, target: Path, tmp_path: 
     assert "config.json" in invoke("check", "--lock", str(lock)).stdout
 
 
+def test_a_record_is_compared_with_the_files_and_the_configuration_that_are_named(
+    invoke, target: Path, tmp_path: Path
+) -> None:
+    lock = str(tmp_path / "lock.json")
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    assert invoke("lock", str(target), "--speculative-config", config, "--out", lock).status == 0
+    moved = tmp_path / "moved"
+    shutil.copytree(target, moved)
+    assert invoke("check", str(moved), "--lock", lock).status == 0
+    same = invoke("check", str(moved), "--speculative-config", config, "--lock", lock, "--json")
+    assert same.status == 0
+    assert "LOCK-06" not in codes(same.document)
+    assert same.document["lock"] == lock
+    assert "ECON-03" in same.document["checked"]
+    deeper = config.replace("4", "6")
+    result = invoke("check", str(moved), "--speculative-config", deeper, "--lock", lock, "--json")
+    assert result.status == 5
+    [finding] = [finding for finding in result.document["findings"] if finding["code"] == "LOCK-06"]
+    [seen] = finding["evidence"]
+    assert (seen["key"], seen["found"], seen["expected"]) == ("speculation.depth", "6", "4")
+    (moved / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert "LOCK-03" in codes(invoke("check", str(moved), "--lock", lock, "--json").document)
+    assert invoke("check", str(tmp_path / "nowhere"), "--lock", lock).code == "DP401"
+    assert invoke("check", str(target), "--draft", str(moved), "--lock", lock).code == "DP001"
+
+
+LOSSY = "vllm serve org/m --speculative-config '" + json.dumps(
+    {"method": "ngram", "num_speculative_tokens": 3, "rejection_sample_method": "fly"}
+) + "'"  # fmt: skip
+
+
+def test_what_a_user_allows_is_listed_and_does_not_count(invoke) -> None:
+    assert invoke("check", "--command", LOSSY).status == 5
+    result = invoke("check", "--command", LOSSY, "--allow", "flag-10", "--json")
+    assert result.status == 0
+    [finding] = [finding for finding in result.document["findings"] if finding["allowed"]]
+    assert (finding["code"], finding["severity"]) == ("FLAG-10", "error")
+    assert result.document["allowed_unused"] == []
+    text = invoke("check", "--command", LOSSY, "--allow", "FLAG-10,ECON-04").stdout
+    assert "1 allowed" in text
+    assert "allowed   FLAG-10" in text
+    assert "leave --allow ECON-04 out" in text
+
+
+def test_allowing_one_thing_allows_no_other(invoke) -> None:
+    command = LOSSY.replace('"num_speculative_tokens": 3, ', "")
+    assert invoke("check", "--command", command, "--allow", "FLAG-10").status == 5
+
+
+def test_a_records_drift_can_be_allowed(invoke, target: Path, tmp_path: Path) -> None:
+    lock = str(tmp_path / "lock.json")
+    assert (
+        invoke("lock", str(target), "--speculative-config", '{"method": "ngram"}', "--out", lock).status == 0
+    )
+    (target / "config.json").write_text("{}", encoding="utf-8")
+    assert invoke("check", "--lock", lock).status == 5
+    assert invoke("check", "--lock", lock, "--allow", "LOCK-01").status == 0
+
+
 def trtllm(folder: Path, kind: str, drafter: str, *more: str) -> Path:
     lines = [f"decoding_type: {kind}", "max_draft_len: 4", f"speculative_model: {drafter}", *more]
     file = folder / "speculative.yaml"
@@ -387,9 +446,9 @@ def test_names_that_no_host_can_have(invoke, host: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("some/model", "--lock", "lock.json"), "DP001"),
-        (("--lock", "lock.json", "--command", "vllm serve m"), "DP001"),
         (("--lock", "lock.json", "--require", "lora"), "DP001"),
+        (("--lock", "lock.json", "--engine", "vllm"), "DP001"),
+        (("--allow", "FLAG-99"), "DP001"),
         (("--lock", "lock.json", "--api-key-env", "DRAFTPROOF_NO_SUCH_KEY"), "DP126"),
         (("--command", "vllm serve m", "--api-key-env", "HOME"), "DP001"),
     ],

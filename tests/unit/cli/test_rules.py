@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from draftproof.configs.rules.facts.methods import METHODS
-from draftproof.configs.rules.registry import rules_of
+from draftproof.configs.rules.registry import statements_of
 
 
 def test_all_rules_are_listed(invoke) -> None:
     result = invoke("rules", "list")
     assert result.status == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == [rule.code for rule in rules_of()]
-    assert len(invoke("rules", "list", "--json").document["rules"]) == len(rules_of())
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [rule.code for rule in statements_of()]
+    assert len(invoke("rules", "list", "--json").document["rules"]) == len(statements_of())
 
 
 def test_filters_by_family_and_engine(invoke) -> None:
@@ -31,6 +31,7 @@ def test_one_rule(invoke) -> None:
     document = invoke("rules", "show", "MTP-01", "--json").document
     assert (document["code"], document["severity"], document["methods"]) == ("MTP-01", "error", ["mtp"])
     assert invoke("rules", "show", "EAGLE-99").status == 2
+    assert "other tokens" in invoke("rules", "show", "lock-03").stdout
 
 
 def test_methods_by_engine(invoke) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from draftproof.checkpoints.folder import sha256_of_file
 from draftproof.checkpoints.hub_settings import without_credentials
 from draftproof.checkpoints.view import open_view
-from draftproof.configs.lock.drift import Now, drift
+from draftproof.configs.lock.drift import Now, Setting, drift
 from draftproof.configs.lock.live import look
-from draftproof.configs.lock.making import installed_version, record_checkpoint
+from draftproof.configs.lock.making import installed_version, plain, record_checkpoint
 from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord, read_record
+from draftproof.configs.speculation import Deployment
 from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Finding
 from draftproof.core.provenance import hardware
@@ -22,30 +25,44 @@ _NOT_HERE = ("DP401", "DP411", "DP412", "DP414")
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the user names to be compared: where the checkpoints lie now, and the configuration that is to run."""
+
+    target: str | None = None
+    drafter: str | None = None
+    deployment: Deployment | None = None
+
+
 def check_lock(
     path: Path,
     url: str | None = None,
+    given: Given = Given(),  # nothing in it can be changed
     *,
     api_key: str | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> tuple[Finding, ...]:
     """What differs from the record at `path`, worst first.
 
-    Checkpoints are read where the record says that they lie. With `url` the running endpoint is asked for its model,
-    version and settings; engine package and hardware of this machine count only if the endpoint is on it.
+    Checkpoints are read where `given` says that they lie, else where the record does. With `url` the running endpoint
+    is asked for its model, version and settings; engine package and hardware of this machine count only if the
+    endpoint is on it.
 
-    Raises DP002 or DP431 for the file, DP411 or DP412 for an endpoint that does not answer, DP402 for broken files.
+    Raises DP002 or DP431 for the file, DP411 or DP412 for an endpoint that does not answer, DP402 for broken files,
+    DP001 for a checkpoint that the record does not have, and DP401 for one that is given and not there.
     """
     lock = read_record(path)
     hidden: dict[str, str] = {}
     is_here = url is None or urlsplit(url).hostname in _HERE
-    target = _checkpoint("the target's files", lock.target, hidden, progress)
-    drafter = _checkpoint("the drafter's files", lock.drafter, hidden, progress)
+    target = _checkpoint("target", lock.target, given.target, hidden, progress)
+    drafter = _checkpoint("drafter", lock.drafter, given.drafter, hidden, progress)
+    named = given.deployment.version if given.deployment is not None else None
+    settings = () if given.deployment is None else tuple(_settings(lock, given.deployment))
     if not is_here:
         hidden["hardware"] = "an endpoint does not show it"
     if lock.target is None:
         hidden["the target"] = "the record has none"
-    version = installed_version(lock.engine.name) if url is None else None
+    version = named or (installed_version(lock.engine.name) if url is None else None)
     if lock.engine.version is None:
         hidden["engine version"] = "the record has none"
     elif version is None and url is None:
@@ -60,6 +77,7 @@ def check_lock(
                 engine_version=version,
                 hardware=asdict(hardware()),
                 verdict_sha256=_verdict(lock, hidden),
+                settings=settings,
                 hidden=hidden,
             ),
         )
@@ -74,7 +92,7 @@ def check_lock(
             verdict_sha256=_verdict(lock, hidden),
             served=live.served,
             template=live.template,
-            settings=tuple(live.settings),
+            settings=(*settings, *live.settings),
             where=without_credentials(url),
             hidden={**hidden, **live.hidden},
         ),
@@ -82,17 +100,49 @@ def check_lock(
 
 
 def _checkpoint(
-    part: str, then: CheckpointRecord | None, hidden: dict[str, str], progress: Callable[[str], None]
+    whose: str,
+    then: CheckpointRecord | None,
+    given: str | None,
+    hidden: dict[str, str],
+    progress: Callable[[str], None],
 ) -> CheckpointRecord | None:
+    if given is not None and then is None:
+        raise DraftproofError(
+            "DP001",
+            "TARGET" if whose == "target" else "--draft",
+            f"{given[:80]}, and the record has no {whose}",
+            "what the record has",
+            "Leave it out, or write a new record.",
+        )
     if then is None:
         return None
     try:
-        return record_checkpoint(open_view(then.reference), progress)
+        return record_checkpoint(open_view(given or then.reference), progress)
     except DraftproofError as error:
-        if error.code not in _NOT_HERE:
+        if error.code not in _NOT_HERE or given is not None:
             raise
-        hidden[part] = f"{error.field}: {error.found}"
+        hidden[f"the {whose}'s files"] = f"{error.field}: {error.found}"
         return None
+
+
+def _settings(lock: DeploymentRecord, deployment: Deployment) -> Iterator[Setting]:
+    """What either says of the deployment, both written as records write it."""
+    then, now = (dict(_leaves(found)) for found in (lock.deployment, plain(deployment)))
+    named_by_arguments = {
+        name for name in now if name not in then and name in ("target.name", "speculation.drafter.name")
+    }
+    for name in sorted({*then, *now} - {"version"} - named_by_arguments):
+        yield Setting(
+            name, then.get(name, "not set"), now.get(name, "not set"), "the configuration that was given"
+        )
+
+
+def _leaves(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for key, part in value.items():
+        if isinstance(part, Mapping):
+            yield from _leaves(part, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", json.dumps(part, sort_keys=True)
 
 
 def _verdict(lock: DeploymentRecord, hidden: dict[str, str]) -> str | None:

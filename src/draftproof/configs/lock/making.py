@@ -61,13 +61,14 @@ def make_record(subject: Subject, progress: Progress = lambda what: None) -> Dep
         target=_checkpoint(subject.target, deployment.target, progress),
         drafter=_checkpoint(subject.drafter, deployment.speculation.drafter, progress),
         arguments=tuple(arguments_of(subject.text)),
-        deployment=_plain(deployment),
+        deployment=plain(deployment),
         hardware=asdict(hardware()),
         verdict=None if subject.verdict is None else read_verdict(subject.verdict),
     )
 
 
-def _plain(deployment: Deployment) -> Mapping[str, Any]:
+def plain(deployment: Deployment) -> Mapping[str, Any]:
+    """As a record holds it, without secrets."""
     found = redact(as_dict(deployment))
     assert isinstance(found, dict)
     return found

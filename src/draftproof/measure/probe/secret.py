@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
 from draftproof.configs.providers.model import Auth
@@ -18,18 +18,25 @@ HIDDEN = "[key]"
 
 _MIN_PIECE = 8
 """Characters of a key that betray enough of it to be hidden; shorter pieces are ordinary words."""
+_GRAM = 4
+_STRIDE = _MIN_PIECE - _GRAM + 1
+"""Whatever piece there is, one of its grams begins at a multiple of this: no other place has to be looked at."""
 
 
 class ApiKey:
     """A key that cannot be printed. `None` in place of one: nothing is sent."""
 
-    __slots__ = ("_forms", "_value")
+    __slots__ = ("_forms", "_grams", "_pieces", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
         basic = base64.b64encode(value.encode()).decode().rstrip("=")
         forms = {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1], basic}
         self._forms = sorted(forms, key=len, reverse=True)
+        self._pieces, self._grams = (
+            {form[at : at + length] for form in forms for at in range(len(form) - length + 1)}
+            for length in (_MIN_PIECE, _GRAM)
+        )
 
     def __repr__(self) -> str:
         return "ApiKey()"
@@ -44,21 +51,27 @@ class ApiKey:
         """`text` without the key, without its encoded forms, and without any piece of eight characters of it."""
         for form in self._forms:
             text = text.replace(form, HIDDEN)
-        pieces = {
-            form[at : at + _MIN_PIECE] for form in self._forms for at in range(len(form) - _MIN_PIECE + 1)
-        }
-        at, kept = 0, []
-        while at < len(text):
-            if text[at : at + _MIN_PIECE] not in pieces:
-                kept.append(text[at])
-                at += 1
-                continue
-            end = at + _MIN_PIECE
-            while end < len(text) and text[end - _MIN_PIECE + 1 : end + 1] in pieces:
-                end += 1
-            kept.append(HIDDEN)
-            at = end
-        return "".join(kept)
+        kept, done = [], 0
+        for start, end in self._places(text):
+            kept += [text[done:start], HIDDEN]
+            done = end
+        return "".join([*kept, text[done:]])
+
+    def _places(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where pieces stand, those that overlap taken together."""
+        start = end = -1
+        grams = self._grams
+        for near in [at for at in range(0, len(text), _STRIDE) if text[at : at + _GRAM] in grams]:
+            for at in range(max(near - _STRIDE + 1, start + 1, 0), near + 1):
+                if text[at : at + _MIN_PIECE] not in self._pieces:
+                    continue
+                if at > end:
+                    if end > 0:
+                        yield start, end
+                    start = at
+                end = at + _MIN_PIECE
+        if end > 0:
+            yield start, end
 
 
 def key_from_environment(variable: str, environment: Mapping[str, str]) -> ApiKey:

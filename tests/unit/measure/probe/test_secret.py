@@ -51,6 +51,15 @@ def test_whatever_surrounds_a_piece_it_goes_and_the_rest_stays(
     assert scrubbed.endswith(after[1:])
 
 
+@given(text=st.text(alphabet=KEY + "#", max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_no_piece_of_it_is_left_in_a_text_of_its_own_characters(text: str) -> None:
+    pieces = [KEY[at : at + 8] for at in range(len(KEY) - 7)]
+    scrubbed = ApiKey(KEY).scrub(text)
+    assert not any(piece in scrubbed for piece in pieces)
+    assert (scrubbed == text) == (not any(piece in text for piece in pieces))
+
+
 def test_other_text_is_left_alone() -> None:
     text = "The model `gpt-4o` does not exist. sk-PLAN"
     assert ApiKey(KEY).scrub(text) == text

@@ -48,17 +48,20 @@ def _words(layers: Iterable[int]) -> str:
 def _layers_unsaid(case: Case) -> Iterator[Hit]:
     if kind_of(case) != "eagle3" or captured_layers(case.drafter.config) is not None:
         return
+    if case.engine == "trtllm" and case.extra("eagle3_layers_to_capture") is not None:
+        return
     passed = default_layers(case.whole(case.target, "num_hidden_layers", "target"))
-    if case.engine == "trtllm":
-        if case.extra("eagle3_layers_to_capture") is not None:
-            return
-        taken = f"TensorRT-LLM the output of layers {_words(layer - 1 for layer in passed)}, counted from 0"
+    if head_reading(case.engine, None) is None:
+        taken = "a default of the engine's own is taken"
     else:
-        taken = f"{case.engine} what comes out of the first {_words(passed)} layers"
+        taken = (
+            f"by default what comes out of the first {_words(passed)} layers is taken (TensorRT-LLM numbers them "
+            f"{_words(layer - 1 for layer in passed)})"
+        )
     yield Hit(
         detail=(
-            f"The head does not say which of the target's layers it reads; by default, {taken}, is taken, which need "
-            "not be those of the training."
+            f"The head does not say which of the target's layers it reads; {taken}, which need not be those of the "
+            "training."
         ),
         evidence=(Evidence(where="config.json", key=TOP, found="not there"),),
     )
