@@ -55,8 +55,8 @@ class FakeModel:
         rows: list[Tensor] = []
         for segment in batch.segments:
             for row in range(segment.num_rows):
-                slot = cache.slot(segment.block_ids, segment.context_len + row)
-                slot.fill_(float(batch.token_ids[segment.first_row + row]))
+                for part in cache.slot(segment.block_ids, segment.context_len + row):
+                    part.fill_(float(batch.token_ids[segment.first_row + row]))
             slots = _slots(segment, cache)
             rows.extend(
                 self._logits(_visible(segment, row, slots), int(batch.positions[segment.first_row + row]))

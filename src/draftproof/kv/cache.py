@@ -20,12 +20,24 @@ __all__ = ["BLOCK_SIZE", "KVCache"]
 
 
 class KVCache:
-    """The storage of one model: `data` [num_layers, num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim], keys first."""
+    """The storage of one model: `data` [num_layers, num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim], keys first.
+
+    With `wordwise_keys` the keys of a block lie as the native kernels read them, [head_dim / e, BLOCK_SIZE, e], where
+    e elements take 32 bits.
+    """
 
     def __init__(
-        self, num_layers: int, num_blocks: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
+        self,
+        num_layers: int,
+        num_blocks: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        *,
+        wordwise_keys: bool = False,
     ) -> None:
         self.num_blocks = num_blocks
+        self._wordwise_keys = wordwise_keys
         # Pages are touched on first use only, so an idle cache costs address space, not memory.
         self.data = torch.empty((num_layers, num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim), dtype=dtype)
 
@@ -44,11 +56,20 @@ class KVCache:
             source, target = context_len + row, context_len + 1 + depth
             assert source >= target
             if source != target:
-                self.slot(block_ids, target).copy_(self.slot(block_ids, source))
+                for new, old in zip(self.slot(block_ids, target), self.slot(block_ids, source), strict=True):
+                    new.copy_(old)
 
-    def slot(self, block_ids: Sequence[int], position: int) -> Tensor:
-        """View of one token's keys and values, [num_layers, 2, num_kv_heads, head_dim]."""
-        return self.data[:, block_ids[position // BLOCK_SIZE], :, :, position % BLOCK_SIZE, :]
+    def slot(self, block_ids: Sequence[int], position: int) -> tuple[Tensor, Tensor]:
+        """Views of one token's keys and values, each [num_layers, num_kv_heads, head_dim].
+
+        Keys that lie word by word have the shape [num_layers, num_kv_heads, head_dim / e, e].
+        """
+        keys, values = self.data[:, block_ids[position // BLOCK_SIZE]].unbind(1)
+        offset = position % BLOCK_SIZE
+        if not self._wordwise_keys:
+            return keys[:, :, offset], values[:, :, offset]
+        words = keys.view(*keys.shape[:2], -1, BLOCK_SIZE, 4 // self.data.element_size())
+        return words[:, :, :, offset], values[:, :, offset]
 
     def discard(self, block_ids: Sequence[int]) -> None:
         """Gives the memory of blocks back to the system; what they held is lost.

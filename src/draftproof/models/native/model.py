@@ -79,7 +79,8 @@ class NativeModel:
         Attention hops between blocks; with small pages it waits longer for addresses than for data.
         """
         config = self.config
-        cache = KVCache(config.num_layers, num_blocks, config.num_kv_heads, config.head_dim, self.dtype)
+        shape = (config.num_layers, num_blocks, config.num_kv_heads, config.head_dim)
+        cache = KVCache(*shape, self.dtype, wordwise_keys=True)
         self._library.dp_advise_huge_pages(address(cache.data), cache.data.nbytes)
         return cache
 

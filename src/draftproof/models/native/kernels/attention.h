@@ -1,13 +1,18 @@
 // Attention of rows over the paged cache, and the rotary embedding before it.
 //
 // The numbers promised for one query, whatever shares the pass with it: its visible keys are taken in order, in
-// chunks of CHUNK keys counted from the sequence's first token; a score is eight lane sums over the head dimension
-// (elements in the order of load_half), added by `sum_lanes`; per chunk the running maximum, sum and output are
-// rescaled (the online softmax of Milakov & Gimelshein, 2018), then the chunk's values are added key by key, each
-// with one fma. Where a layer has a window, a chunk that it cuts begins with the first key that is seen. A path in a tree is taken in the same chunks as the same tokens in a chain, so it gets the same bits.
+// chunks of CHUNK keys counted from the sequence's first token. A score is two chains of fused multiply-adds, one over
+// the even and one over the odd elements, added. Per chunk the running maximum, sum and output are rescaled (the online
+// softmax of Milakov & Gimelshein, 2018): weights of keys 16 apart are added, then those 8 apart, then the eight by
+// `sum_lanes`; then the chunk's values are added key by key, each with one fma. A path in a tree is taken in the same
+// chunks as the same tokens in a chain, so it gets the same bits.
+//
+// Keys lie word by word, so that a vector holds as many keys as it has lanes and no lanes ever meet: a word of 32 bits is
+// one float32 element of a key or two bfloat16 elements, and a block is [head_dim / elements of a word][BLOCK] words.
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "memory.h"
@@ -17,22 +22,32 @@ namespace dp {
 
 constexpr int BLOCK = DP_BLOCK_SIZE;  // tokens of a cache block
 constexpr int CHUNK = BLOCK;          // keys between two rescalings: with the next ones they fit the nearest cache
-static_assert(CHUNK % LANES == 0, "scores of a chunk are whole vectors");
+static_assert(CHUNK == 4 * LANES, "the softmax of a chunk is written for four vectors of eight");
 constexpr int QUERY_TILE = 12;        // queries that share the keys of one cache head at a time
 
-// The cache of all layers: [num_layers][num_blocks][2][num_kv_heads][BLOCK][head_dim], keys first.
+// The cache of all layers: [num_layers][num_blocks][2][num_kv_heads], keys first, and of each the block of a head:
+// keys as above, values [BLOCK][head_dim].
 template <class T> struct Cache {
     T* data;
     int64_t num_blocks;
     int num_kv_heads, head_dim;
 
-    T* key(int layer, int64_t block, int kv_head, int offset) const {
-        return data + (((layer * num_blocks + block) * 2 * num_kv_heads + kv_head) * BLOCK + offset) * head_dim;
+    T* keys(int layer, int64_t block, int kv_head) const {
+        return data + ((layer * num_blocks + block) * 2 * num_kv_heads + kv_head) * BLOCK * head_dim;
     }
-    T* value(int layer, int64_t block, int kv_head, int offset) const {
-        return key(layer, block, kv_head + num_kv_heads, offset);
-    }
+    T* values(int layer, int64_t block, int kv_head) const { return keys(layer, block, kv_head + num_kv_heads); }
 };
+
+// Where element d of a key lies in its block.
+template <class T> inline int key_index(int d, int key) {
+    constexpr int IN_WORD = 4 / sizeof(T);
+    return (d / IN_WORD * BLOCK + key) * IN_WORD + d % IN_WORD;
+}
+
+// Writes a key, [head_dim] in its natural order, to its place in a block.
+template <class T> inline void put_key(const T* key, T* block, int offset, int head_dim) {
+    for (int d = 0; d < head_dim; d += 4 / int(sizeof(T))) std::memcpy(block + key_index<T>(d, offset), key + d, 4);
+}
 
 // Rotates the first rotary_dim elements of a head (halves layout: element i with element i + rotary_dim / 2; 0: none)
 // and scales all.
@@ -48,75 +63,40 @@ inline void rotate(const float* from, float* to, const float* cos, const float* 
     for (int d = rotary_dim; d < head_dim; d += LANES) store(to + d, load<vec8>(from + d) * splat<vec8>(scale));
 }
 
-// Up to CHUNK keys of one cache head, in order; the keys are padded with repetitions to whole vectors of scores.
+// The keys and values of one chunk of a cache head, laid out as in a block.
 template <class T> struct Chunk {
-    const T* keys[CHUNK];
-    const T* values[CHUNK];
-    int first, count;
-
-    void pad() {
-        for (int key = count; key % LANES; ++key) keys[key] = keys[count - 1];
-    }
-    // The same without the keys before that one.
-    Chunk without(int before) const {
-        const int skipped = before - first;
-        Chunk rest;
-        std::copy(keys + skipped, keys + count, rest.keys);
-        std::copy(values + skipped, values + count, rest.values);
-        rest.first = before, rest.count = count - skipped;
-        rest.pad();
-        return rest;
-    }
+    const T *keys, *values;
+    int first;
 };
 
-// Asks memory for the next chunk while this one is worked on: one line of it every so many steps of the work. Many
-// requests at once would fill the processor's queue of misses, and then it stands still.
-template <class T> class Ahead {
-  public:
-    Ahead(const Chunk<T>* next, int head_dim, int num_steps) : next_(next), row_bytes_(head_dim * int(sizeof(T))) {
-        const int lines = next ? 2 * next->count * ((row_bytes_ + int(LINE_BYTES) - 1) / int(LINE_BYTES)) : 0;
-        rate_ = (lines * ONE + num_steps - 1) / num_steps;
-    }
-    void step() {
-        for (credit_ += rate_; credit_ >= ONE; credit_ -= ONE) request();
-    }
-
-  private:
-    static constexpr int ONE = 256;
-
-    void request() {
-        if (row_ >= 2 * next_->count) return;
-        const T* row = row_ < next_->count ? next_->keys[row_] : next_->values[row_ - next_->count];
-        __builtin_prefetch(reinterpret_cast<const char*>(row) + byte_);
-        byte_ += int(LINE_BYTES);
-        if (byte_ >= row_bytes_) byte_ = 0, ++row_;
-    }
-
-    const Chunk<T>* next_;
-    int row_bytes_, rate_, credit_ = 0, row_ = 0, byte_ = 0;
-};
-
-// Queries of one cache head with the running state of their softmax. Rows stand in the order of their positions.
+// Queries of one cache head with the running state of their softmax.
 struct Queries {
-    float* q;        // [num][head_dim], rotated and scaled
-    float* out;      // [num][head_dim]
+    float* q;        // [head_dim][stride], rotated and scaled
+    float* out;      // [num][head_dim], in the order of load_span
     float* scores;   // [num][CHUNK]
     float* maximum;  // [num]
     float* sum;      // [num]
     int* visible;    // [num] keys up to the last one that a query sees, counted from the sequence's first token
     int* start;      // [num] the first key that it sees
-    int num, head_dim;
+    int num, head_dim, stride;
 
-    static size_t floats(int num, int head_dim) { return size_t(num) * (2 * head_dim + CHUNK + 4); }
+    static constexpr int SPARE = 6;  // tiles may compute queries that are not there
+
+    static int stride_of(int num) { return num + SPARE; }
+    static size_t floats(int num, int head_dim) {
+        return size_t(stride_of(num)) * (2 * head_dim + CHUNK + 4);
+    }
 
     Queries(float* memory, int num, int head_dim)
-        : q(memory), out(q + num * head_dim), scores(out + num * head_dim), maximum(scores + num * CHUNK),
-          sum(maximum + num), visible(reinterpret_cast<int*>(sum + num)), start(visible + num), num(num),
-          head_dim(head_dim) {}
+        : q(memory), num(num), head_dim(head_dim), stride(stride_of(num)) {
+        out = q + stride * head_dim, scores = out + stride * head_dim, maximum = scores + stride * CHUNK;
+        sum = maximum + stride;
+        visible = reinterpret_cast<int*>(sum + stride), start = visible + stride;
+    }
 
     Queries part(int first, int count) const {
         Queries sub = *this;
-        sub.q += first * head_dim, sub.out += first * head_dim, sub.scores += first * CHUNK;
+        sub.q += first, sub.out += first * head_dim, sub.scores += first * CHUNK;
         sub.maximum += first, sub.sum += first, sub.visible += first, sub.start += first, sub.num = count;
         return sub;
     }
@@ -127,173 +107,201 @@ struct Queries {
             sum[query] = 0.0f;
         }
     }
+    bool all_see(int first, int last) const {
+        for (int query = 0; query < num; ++query)
+            if (start[query] > first || visible[query] < last) return false;
+        return true;
+    }
 };
 
-// Scores of Q queries and LANES / Q keys, query by query.
-template <class T, int Q>
-inline vec8 score_tile(const T* const* keys, const float* q, int head_dim, Ahead<T>& ahead) {
-    constexpr int K = LANES / Q;
-    vec8 acc[LANES];
-#pragma GCC unroll 16
-    for (int index = 0; index < LANES; ++index) acc[index] = vec8{};
-    const auto step = [&](vec8 k, int key, const vec8* part) __attribute__((always_inline)) {
-#pragma GCC unroll 16
-        for (int query = 0; query < Q; ++query) acc[query * K + key] = fma(part[query], k, acc[query * K + key]);
-    };
-    for (int d = 0; d < head_dim; d += 2 * LANES) {
-        ahead.step();
-        vec8 part[Q];
-#pragma GCC unroll 16
-        for (int query = 0; query < Q; ++query) part[query] = in_register(load<vec8>(q + query * head_dim + d));
-#pragma GCC unroll 16
-        for (int key = 0; key < K; ++key) step(load_half<0>(keys[key] + d), key, part);
-#pragma GCC unroll 16
-        for (int query = 0; query < Q; ++query)
-            part[query] = in_register(load<vec8>(q + query * head_dim + d + LANES));
-#pragma GCC unroll 16
-        for (int key = 0; key < K; ++key) step(load_half<1>(keys[key] + d), key, part);
-    }
-    return sum_lanes8(acc);
+// A tile of scores has SCORE_QUERIES queries at most and SCORE_VECTORS of keys, one of outputs OUTPUT_QUERIES: so many
+// sums fit the registers.
+constexpr int SCORE_QUERIES = WIDE == 16 ? 6 : 3, SCORE_VECTORS = WIDE == 4 ? 4 : 2, OUTPUT_QUERIES = WIDE == 8 ? 3 : 6;
+constexpr int SCORE_KEYS = SCORE_VECTORS * WIDE;
+static_assert(CHUNK % SCORE_KEYS == 0, "tiles cover a chunk");
+
+// Elements 2 * pair and 2 * pair + 1 of WIDE keys.
+inline void load_pair(const bf16* keys, int pair, int key, vecw& even, vecw& odd) {
+    load_span(keys + 2 * (pair * BLOCK + key), even, odd);
+}
+inline void load_pair(const float* keys, int pair, int key, vecw& even, vecw& odd) {
+    even = load<vecw>(keys + 2 * pair * BLOCK + key), odd = load<vecw>(keys + (2 * pair + 1) * BLOCK + key);
 }
 
+// `next` is asked from memory meanwhile: a line at a time, for many requests at once would fill the processor's queue of
+// misses, and then it stands still.
 template <class T, int Q>
-inline void score_rows(const Chunk<T>& chunk, const float* q, int head_dim, float* scores, Ahead<T>& ahead) {
-    for (int key = 0; key < chunk.count; key += LANES) {
-        const vec8 first = score_tile<T, Q>(chunk.keys + key, q, head_dim, ahead);
-        if constexpr (Q == 1) {
-            store(scores + key, first);
-        } else {
-            const vec8 second = score_tile<T, Q>(chunk.keys + key + LANES / 2, q, head_dim, ahead);
-            store(scores + key, __builtin_shufflevector(first, second, 0, 1, 2, 3, 8, 9, 10, 11));
-            store(scores + CHUNK + key, __builtin_shufflevector(first, second, 4, 5, 6, 7, 12, 13, 14, 15));
+inline void score_tile(const T* keys, const Queries& queries, float* scores, int first_key, const T* next) {
+    vecw even[Q][SCORE_VECTORS], odd[Q][SCORE_VECTORS];
+#pragma GCC unroll 16
+    for (int query = 0; query < Q; ++query)
+#pragma GCC unroll 16
+        for (int part = 0; part < SCORE_VECTORS; ++part) even[query][part] = odd[query][part] = vecw{};
+    const float* q = queries.q;
+    for (int pair = 0; pair < queries.head_dim / 2; ++pair, q += 2 * queries.stride) {
+#pragma GCC unroll 4
+        for (size_t byte = 0; byte < 2 * SCORE_KEYS * sizeof(T); byte += LINE_BYTES)
+            __builtin_prefetch(reinterpret_cast<const char*>(next + 2 * pair * BLOCK + first_key * 4 / sizeof(T)) + byte);
+#pragma GCC unroll 16
+        for (int part = 0; part < SCORE_VECTORS; ++part) {
+            vecw first, second;
+            load_pair(keys, pair, first_key + part * WIDE, first, second);
+#pragma GCC unroll 16
+            for (int query = 0; query < Q; ++query) {
+                even[query][part] = fma(splat<vecw>(q[query]), first, even[query][part]);
+                odd[query][part] = fma(splat<vecw>(q[queries.stride + query]), second, odd[query][part]);
+            }
         }
     }
+#pragma GCC unroll 16
+    for (int query = 0; query < Q; ++query)
+#pragma GCC unroll 16
+        for (int part = 0; part < SCORE_VECTORS; ++part)
+            store(scores + query * CHUNK + first_key + part * WIDE, even[query][part] + odd[query][part]);
 }
 
-// Replaces a query's `count` scores by exp(score - maximum), updates maximum and sum; returns the factor by which
-// what was summed before must shrink.
-inline float softmax_step(float* scores, int count, float& maximum, float& sum) {
+// Scores of all queries and all keys of a chunk, seen or not.
+template <class T> inline void score_all(const Chunk<T>& chunk, const Queries& queries, const T* next) {
+    for (int query = 0; query < queries.num; query += SCORE_QUERIES) {
+        const Queries rest = queries.part(query, queries.num - query);
+        const T* ahead = query == 0 ? next : chunk.keys;
+        for (int key = 0; key < CHUNK; key += SCORE_KEYS) switch (rest.num) {
+                case 1: score_tile<T, 1>(chunk.keys, rest, rest.scores, key, ahead); break;
+                case 2: score_tile<T, 2>(chunk.keys, rest, rest.scores, key, ahead); break;
+                case 3: score_tile<T, 3>(chunk.keys, rest, rest.scores, key, ahead); break;
+                default: score_tile<T, SCORE_QUERIES>(chunk.keys, rest, rest.scores, key, ahead);
+            }
+    }
+}
+
+// What a chunk does to the softmax of a query that sees its keys from..to: scores become exp(score - maximum), those of
+// other keys zero; maximum and sum are updated. Returns the factor by which what was summed before must shrink.
+inline float softmax_step(float* scores, int from, int to, float& maximum, float& sum) {
     constexpr float NOTHING = -std::numeric_limits<float>::infinity();
-    const vec8 numbers = {0, 1, 2, 3, 4, 5, 6, 7};
-    const int whole = count / LANES * LANES;
-    vec8 best = splat<vec8>(NOTHING);
-    for (int key = 0; key < whole; key += LANES) {
-        const vec8 s = load<vec8>(scores + key);
-        best = s > best ? s : best;
-    }
-    if (whole < count) {
-        const vec8 s = load<vec8>(scores + whole);
-        best = numbers < splat<vec8>(float(count - whole)) && s > best ? s : best;
-    }
-    const float chunk_maximum = max_lanes(best), old_maximum = maximum;
-    if (chunk_maximum > maximum) maximum = chunk_maximum;
-    const vec8 top = splat<vec8>(maximum);
-    vec8 total = {};
-    for (int key = 0; key < whole; key += LANES) {
-        const vec8 p = exp_of(load<vec8>(scores + key) - top);
-        store(scores + key, p);
-        total = total + p;
-    }
-    if (whole < count) {
-        const vec8 p = exp_of(load<vec8>(scores + whole) - top);
-        store(scores + whole, p);
-        total = total + (numbers < splat<vec8>(float(count - whole)) ? p : vec8{});
-    }
+    const bool is_cut = from > 0 || to < CHUNK;
+    const auto cut = [&](float value) {
+        for (int key = 0; key < CHUNK; ++key)
+            if (key < from || key >= to) scores[key] = value;
+    };
+    const auto larger = [](vec8 a, vec8 b) { return b > a ? b : a; };
+    if (is_cut) cut(NOTHING);
+    const float best = max_lanes(larger(larger(load<vec8>(scores), load<vec8>(scores + 2 * LANES)),
+                                        larger(load<vec8>(scores + LANES), load<vec8>(scores + 3 * LANES))));
+    const float old_maximum = maximum;
+    if (best > maximum) maximum = best;
+    const vecw top = splat<vecw>(maximum);
+#pragma GCC unroll 8
+    for (int key = 0; key < CHUNK; key += WIDE) store(scores + key, exp_of(load<vecw>(scores + key) - top));
+    if (is_cut) cut(0.0f);
+    const vec8 total = (load<vec8>(scores) + load<vec8>(scores + 2 * LANES)) +
+                       (load<vec8>(scores + LANES) + load<vec8>(scores + 3 * LANES));
     const float factor = maximum == old_maximum ? 1.0f : exp_of(splat<vec8>(old_maximum - maximum))[0];
     sum = fma(sum, factor, sum_lanes(total));
     return factor;
 }
 
-// Adds the chunk's values to elements d .. d + 16 * V of the queries' outputs (in the order of load_half).
-template <class T, int Q, int V>
-inline void add_values(const Chunk<T>& chunk, const Queries& queries, const int* counts, const float* factors, int d,
-                       Ahead<T>& ahead) {
-    float* out = queries.out + d;
-    vec8 acc[Q][2 * V];
+// An output lies in spans of two vectors: as many as fit of the widest, then of eight lanes.
+constexpr int WIDE_SPAN = 2 * WIDE;
+
+// Calls work(d, size) for every span.
+template <class Work> inline void for_spans(int head_dim, Work work) {
+    int d = 0;
+    for (; d + WIDE_SPAN <= head_dim; d += WIDE_SPAN) work(d, WIDE_SPAN);
+    for (; d < head_dim; d += 2 * LANES) work(d, 2 * LANES);
+}
+
+// Adds the values of keys from..to, times the queries' weights, to S spans of the outputs from element d on; a span is
+// two vectors V. `next` as above.
+template <class V, class T, int Q, int S>
+inline void add_values(const T* values, const Queries& queries, const float* factors, int from, int to, int d,
+                       const T* next) {
+    constexpr int SPAN = 2 * sizeof(V) / 4;
+    const int hd = queries.head_dim;
+    V first[Q][S], second[Q][S];
 #pragma GCC unroll 16
     for (int query = 0; query < Q; ++query)
 #pragma GCC unroll 16
-        for (int part = 0; part < 2 * V; ++part)
-            acc[query][part] = load<vec8>(out + query * queries.head_dim + part * LANES) * splat<vec8>(factors[query]);
-    int key = 0;
-    for (const int shared = counts[0] < counts[Q - 1] ? counts[0] : counts[Q - 1]; key < shared; ++key) {
-        ahead.step();
-        const T* value = chunk.values[key] + d;
-        vec8 weight[Q];
-#pragma GCC unroll 16
-        for (int query = 0; query < Q; ++query) weight[query] = splat<vec8>(queries.scores[query * CHUNK + key]);
-#pragma GCC unroll 16
-        for (int part = 0; part < V; ++part) {
-            const vec8 first = load_half<0>(value + 2 * part * LANES);
-#pragma GCC unroll 16
-            for (int query = 0; query < Q; ++query)
-                acc[query][2 * part] = fma(weight[query], first, acc[query][2 * part]);
-            const vec8 second = load_half<1>(value + 2 * part * LANES);
-#pragma GCC unroll 16
-            for (int query = 0; query < Q; ++query)
-                acc[query][2 * part + 1] = fma(weight[query], second, acc[query][2 * part + 1]);
+        for (int span = 0; span < S; ++span) {
+            const float* out = queries.out + query * hd + d + span * SPAN;
+            first[query][span] = load<V>(out) * splat<V>(factors[query]);
+            second[query][span] = load<V>(out + SPAN / 2) * splat<V>(factors[query]);
         }
-    }
-    for (; Q > 1 && key < counts[Q - 1]; ++key) {  // the later row sees more keys
-        const T* value = chunk.values[key] + d;
-        const vec8 weight = splat<vec8>(queries.scores[(Q - 1) * CHUNK + key]);
+    for (int key = from; key < to; ++key) {
+        const T* value = values + key * hd + d;
 #pragma GCC unroll 16
-        for (int part = 0; part < V; ++part) {
-            acc[Q - 1][2 * part] = fma(weight, load_half<0>(value + 2 * part * LANES), acc[Q - 1][2 * part]);
-            acc[Q - 1][2 * part + 1] = fma(weight, load_half<1>(value + 2 * part * LANES), acc[Q - 1][2 * part + 1]);
+        for (size_t byte = 0; byte < S * SPAN * sizeof(T); byte += LINE_BYTES)
+            __builtin_prefetch(reinterpret_cast<const char*>(next + key * hd + d) + byte);
+#pragma GCC unroll 16
+        for (int span = 0; span < S; ++span) {
+            V a, b;
+            load_span(value + span * SPAN, a, b);
+#pragma GCC unroll 16
+            for (int query = 0; query < Q; ++query) {
+                const V weight = splat<V>(queries.scores[query * CHUNK + key]);
+                first[query][span] = fma(weight, a, first[query][span]);
+                second[query][span] = fma(weight, b, second[query][span]);
+            }
         }
     }
 #pragma GCC unroll 16
     for (int query = 0; query < Q; ++query)
 #pragma GCC unroll 16
-        for (int part = 0; part < 2 * V; ++part)
-            store(out + query * queries.head_dim + part * LANES, acc[query][part]);
+        for (int span = 0; span < S; ++span) {
+            float* out = queries.out + query * hd + d + span * SPAN;
+            store(out, first[query][span]), store(out + SPAN / 2, second[query][span]);
+        }
 }
 
 template <class T, int Q>
-inline void attend_tile(const Chunk<T>& chunk, const Queries& queries, Ahead<T>& ahead) {
-    static_assert(Q == 1 || Q == 2, "add_values tells two counts apart");
-    constexpr int PAIRS = Q == 1 ? 4 : 2;
-    float factors[Q];
-    int counts[Q];
-    score_rows<T, Q>(chunk, queries.q, queries.head_dim, queries.scores, ahead);
-    for (int query = 0; query < Q; ++query) {
-        const int left = queries.visible[query] - chunk.first;
-        counts[query] = left < chunk.count ? left : chunk.count;
-        factors[query] = softmax_step(queries.scores + query * CHUNK, counts[query], queries.maximum[query],
-                                      queries.sum[query]);
-    }
+inline void add_all_values(const T* values, const Queries& queries, const float* factors, int from, int to,
+                           const T* next) {
+    constexpr int MANY = Q <= 2 && WIDE != 8 ? 4 : 2;
     int d = 0;
-    for (; d + 2 * PAIRS * LANES <= queries.head_dim; d += 2 * PAIRS * LANES)
-        add_values<T, Q, PAIRS>(chunk, queries, counts, factors, d, ahead);
-    for (; d < queries.head_dim; d += 2 * LANES) add_values<T, Q, 1>(chunk, queries, counts, factors, d, ahead);
+    for (; d + MANY * WIDE_SPAN <= queries.head_dim; d += MANY * WIDE_SPAN)
+        add_values<vecw, T, Q, MANY>(values, queries, factors, from, to, d, next);
+    for (; d + WIDE_SPAN <= queries.head_dim; d += WIDE_SPAN)
+        add_values<vecw, T, Q, 1>(values, queries, factors, from, to, d, next);
+    for (; d < queries.head_dim; d += 2 * LANES)
+        add_values<vec8, T, Q, 1>(values, queries, factors, from, to, d, next);
 }
 
-// Each query attends to those keys of the chunk that it sees; `next` is the chunk after it, or null.
-template <class T> inline void attend(const Chunk<T>& chunk, const Queries& queries, const Chunk<T>* next) {
-    const auto sees_some = [&](int query) {
-        return queries.visible[query] > chunk.first && queries.start[query] < chunk.first + chunk.count;
-    };
-    const auto sees_first = [&](int query) { return sees_some(query) && queries.start[query] <= chunk.first; };
-    int query = 0;
-    while (query < queries.num && !sees_some(query)) ++query;
-    if (query == queries.num) return;
-    // Steps of a tile: those of the scores, then one for every key and 16 * PAIRS elements.
-    const int num_tiles = (queries.num - query + 1) / 2;
-    Ahead<T> ahead(next, queries.head_dim, num_tiles * CHUNK * queries.head_dim / 32);
-    while (query < queries.num) {
-        if (!sees_some(query)) {
-            ++query;
-        } else if (!sees_first(query)) {
-            attend_tile<T, 1>(chunk.without(queries.start[query]), queries.part(query, 1), ahead);
-            ++query;
-        } else if (query + 1 < queries.num && sees_first(query + 1)) {
-            attend_tile<T, 2>(chunk, queries.part(query, 2), ahead);
-            query += 2;
+// Calls work with Q, the size of the next tile, as a type, until `num` queries are done.
+template <class Work> inline void in_tiles(int num, Work work) {
+    for (int query = 0; query < num;) {
+        const int left = num - query;
+        if (left >= OUTPUT_QUERIES) {
+            work(query, std::integral_constant<int, OUTPUT_QUERIES>()), query += OUTPUT_QUERIES;
+        } else if (left >= 3) {
+            work(query, std::integral_constant<int, 3>()), query += 3;
+        } else if (left == 2) {
+            work(query, std::integral_constant<int, 2>()), query += 2;
         } else {
-            attend_tile<T, 1>(chunk, queries.part(query, 1), ahead);
-            ++query;
+            work(query, std::integral_constant<int, 1>()), query += 1;
         }
+    }
+}
+
+// Each query attends to those keys of the chunk that it sees; `next` is the chunk after it, or the same.
+template <class T> inline void attend(const Chunk<T>& chunk, const Queries& queries, const Chunk<T>& next) {
+    score_all(chunk, queries, next.keys);
+    if (queries.all_see(chunk.first, chunk.first + CHUNK)) {
+        in_tiles(queries.num, [&](int first, auto count) {
+            constexpr int Q = decltype(count)::value;
+            const Queries tile = queries.part(first, Q);
+            float factors[Q];
+            for (int query = 0; query < Q; ++query)
+                factors[query] =
+                    softmax_step(tile.scores + query * CHUNK, 0, CHUNK, tile.maximum[query], tile.sum[query]);
+            add_all_values<T, Q>(chunk.values, tile, factors, 0, CHUNK, first == 0 ? next.values : chunk.values);
+        });
+        return;
+    }
+    for (int query = 0; query < queries.num; ++query) {
+        const Queries one = queries.part(query, 1);
+        const int from = std::max(one.start[0] - chunk.first, 0), to = std::min(one.visible[0] - chunk.first, CHUNK);
+        if (from >= to) continue;
+        const float factor = softmax_step(one.scores, from, to, one.maximum[0], one.sum[0]);
+        add_all_values<T, 1>(chunk.values, one, &factor, from, to, next.values);
     }
 }
 

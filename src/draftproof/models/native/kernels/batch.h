@@ -126,32 +126,38 @@ class Plan {
         rows.push_back({segment, context + depth + 1, path});
     }
 
-    // Items of QUERY_TILE queries; where those are few and would leave threads idle, smaller ones.
+    // Items of QUERY_TILE queries. Where they are few, those that would leave threads idle are cut further; the others
+    // are not, for every cut reads the keys once more.
     void cut_into_items(const Limits& limits) {
         const int group = limits.num_heads / limits.num_kv_heads;
-        int tile = group < QUERY_TILE ? QUERY_TILE / group : 1, heads = group;
-        const auto is_uneven = [&] {
-            const int num_items = num_tiles(tile) * limits.num_kv_heads;
-            return num_items % limits.num_threads != 0 && num_items < 4 * limits.num_threads;
-        };
-        while (tile > 1 && is_uneven()) tile = (tile + 1) / 2;
-        if (is_uneven()) heads = (group + 1) / 2;
-        for (int first = 0; first < group; first += heads)
-            for (size_t index = 0; index < segments.size(); ++index)
-                for (int row = 0; row < segments[index].num_rows; row += tile)
-                    for (int kv_head = 0; kv_head < limits.num_kv_heads; ++kv_head) {
-                        const int base = segments[index].first_row, end = base + segments[index].num_rows;
-                        const int last_row = base + row + tile < end ? base + row + tile : end;
-                        const int last_head = first + heads < group ? first + heads : group;
-                        items.push_back({int(index), base + row, last_row, kv_head, kv_head * group + first,
-                                         kv_head * group + last_head});
-                    }
+        const int tile = group < QUERY_TILE ? QUERY_TILE / group : 1;
+        for (size_t index = 0; index < segments.size(); ++index)
+            for (int row = 0; row < segments[index].num_rows; row += tile)
+                for (int kv_head = 0; kv_head < limits.num_kv_heads; ++kv_head) {
+                    const int base = segments[index].first_row, end = base + segments[index].num_rows;
+                    const int last_row = base + row + tile < end ? base + row + tile : end;
+                    items.push_back({int(index), base + row, last_row, kv_head, kv_head * group, (kv_head + 1) * group});
+                }
+        const size_t left = items.size() % limits.num_threads;
+        if (left == 0 || items.size() >= size_t(4 * limits.num_threads)) return;
+        const std::vector<Item> last(items.end() - left, items.end());
+        items.resize(items.size() - left);
+        for (const Item& item : last) cut(item, int((limits.num_threads + left - 1) / left));
     }
 
-    int num_tiles(int tile) const {
-        int tiles = 0;
-        for (const Segment& segment : segments) tiles += (segment.num_rows + tile - 1) / tile;
-        return tiles;
+    // Adds an item in that many parts, as far as it has rows or heads for them.
+    void cut(const Item& item, int parts) {
+        const int num_rows = item.last_row - item.first_row, num_heads = item.last_head - item.first_head;
+        const bool by_row = num_rows >= parts;
+        const int count = by_row ? num_rows : num_heads;
+        if (parts > count) parts = count;
+        for (int part = 0; part < parts; ++part) {
+            const int begin = part * count / parts, end = (part + 1) * count / parts;
+            Item piece = item;
+            if (by_row) piece.first_row = item.first_row + begin, piece.last_row = item.first_row + end;
+            if (!by_row) piece.first_head = item.first_head + begin, piece.last_head = item.first_head + end;
+            items.push_back(piece);
+        }
     }
 };
 

@@ -10,7 +10,22 @@ constexpr float INT8_LIMIT = 127.0f;
 
 typedef int8_t char8 __attribute__((vector_size(8)));
 
-inline int32_t sum_lanes(int8v v) { return v[0] + v[1] + v[2] + v[3] + v[4] + v[5] + v[6] + v[7]; }
+inline int32_t max_lanes(int8v v) {
+    const auto larger = [](int8v a, int8v b) { return b > a ? b : a; };
+    v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+    v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+    v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+    return v[0];
+}
+
+// The sums of the lanes of two vectors.
+inline void sum_lanes(int8v a, int8v b, int16_t* sums) {
+    int8v both = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
+                 __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    both = both + __builtin_shufflevector(both, both, 2, 3, 0, 1, 6, 7, 4, 5);
+    both = both + __builtin_shufflevector(both, both, 1, 0, 3, 2, 5, 4, 7, 6);
+    sums[0] = int16_t(both[0]), sums[1] = int16_t(both[4]);
+}
 
 // Floats to a block, but for its sums: scale = largest magnitude / 127, values rounded to nearest, ties to even. A
 // block with a NaN or an infinity gets the scale NaN, so that it spoils its own row and no other.
@@ -21,22 +36,22 @@ template <class B> inline void quantize_values(const float* x, B& to) {
         const int8v magnitude = load<int8v>(x + k) & 0x7fffffff;  // as integers these are ordered, NaN above all
         largest = magnitude > largest ? magnitude : largest;
     }
-    int32_t bits = 0;
-    for (int lane = 0; lane < LANES; ++lane) bits = largest[lane] > bits ? largest[lane] : bits;
+    const int32_t bits = max_lanes(largest);
     const float magnitude = load<float>(&bits);
     const bool is_finite = bits < 0x7f800000;
     const bool has_values = is_finite && magnitude >= SMALLEST_BLOCK;
     to.scale = has_values ? magnitude / INT8_LIMIT : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
     const vec8 inverse = splat<vec8>(has_values ? INT8_LIMIT / magnitude : 0.0f), rounder = splat<vec8>(ROUNDER);
-    for (int k = 0; k < SIZE; k += 2 * LANES) {
-        int8v sum = {};
-        for (int part = 0; part < 2 * LANES; part += LANES) {
-            int8v values = (int8v)(load<vec8>(x + k + part) * inverse + rounder) - (int8v)rounder;
-            if (!is_finite) values = int8v{};
-            store(to.values + k + part, __builtin_convertvector(values, char8));
-            sum = sum + values;
+    for (int k = 0; k < SIZE; k += BLOCK_INPUTS) {
+        int8v values[4];
+#pragma GCC unroll 4
+        for (int part = 0; part < 4; ++part) {
+            const int at = k + part * LANES;
+            values[part] = (int8v)(load<vec8>(x + at) * inverse + rounder) - (int8v)rounder;
+            if (!is_finite) values[part] = int8v{};
+            store(to.values + at, __builtin_convertvector(values[part], char8));
         }
-        to.half_sums[k / (2 * LANES)] = int16_t(sum_lanes(sum));
+        sum_lanes(values[0] + values[1], values[2] + values[3], to.half_sums + k / (2 * LANES));
     }
 }
 

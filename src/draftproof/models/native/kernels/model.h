@@ -113,7 +113,7 @@ struct Workspace {
         input_blocks_ = blocks_.at_least(Int8Rows<Int8Block>::blocks_for(widest / BLOCK_INPUTS, most));
         input_super_blocks_ = super_blocks_.at_least(Int8Rows<Int8SuperBlock>::blocks_for(widest / SUPER_INPUTS, most));
         const int group = s.num_heads / s.num_kv_heads;
-        const size_t queries = Queries::floats(std::max(group, QUERY_TILE), s.head_dim);
+        const size_t queries = Queries::floats(std::max(group, QUERY_TILE), s.head_dim) + 2 * CHUNK * s.head_dim;
         own_floats_count_ = round_up(std::max(OWN_FLOATS, stride_of(widest)), 16);
         own_stride_ = round_up(own_floats_count_ + queries, 16);
         own_blocks_stride_ = own_floats_count_ / BLOCK_INPUTS + MAX_ROW_GROUP;
@@ -354,49 +354,56 @@ template <class T> class Forward {
         rotate(head, to, cos, sin, l.rotary_dim, s_.head_dim, scale);
     }
 
+    // Head by head: keys of neighbouring tokens share lines of memory, which two threads had better not both write.
     void write_cache(int layer, int index) {
-        const int row = index / s_.num_kv_heads, kv_head = index % s_.num_kv_heads;
+        const int kv_head = index / num_rows_, row = index % num_rows_;
         const Segment& segment = plan_.segments[plan_.rows[row].segment];
         const int slot = segment.context_len + row - segment.first_row;
         const float* from = space_.qkv.row(row) + w_.q_size + kv_head * s_.head_dim;
         alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
         prepare_head(layer, row, from, w_.layers[layer].k_norm, 1.0f, rotated);
-        T* key = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-        T* value = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-        for (int d = 0; d < s_.head_dim; d += LANES) {
-            store8(key + d, load<vec8>(rotated + d));
-            store8(value + d, load<vec8>(from + w_.kv_size + d));
-        }
+        const int64_t block = segment.blocks[slot / BLOCK];
+        T* value = cache_.values(layer, block, kv_head) + slot % BLOCK * s_.head_dim;
+        for (int d = 0; d < s_.head_dim; d += LANES) store8(value + d, load<vec8>(from + w_.kv_size + d));
+        alignas(LINE_BYTES) T key[MAX_HEAD_DIM];
+        for (int d = 0; d < s_.head_dim; d += LANES) store8(key + d, load<vec8>(rotated + d));
+        put_key(key, cache_.keys(layer, block, kv_head), slot % BLOCK, s_.head_dim);
     }
 
-    // The keys from `first` on that a row sees, a chunk at most.
-    void gather(int layer, const Row& row, const Segment& segment, int kv_head, int first, Chunk<T>& chunk) const {
-        const int left = row.num_visible - first, hd = s_.head_dim;
-        chunk.first = first, chunk.count = left < CHUNK ? left : CHUNK;
-        for (int key = 0; key < chunk.count;) {
-            const int slot = plan_.slot(row, segment, first + key);
-            const int in_block = BLOCK - slot % BLOCK, in_chunk = chunk.count - key;
-            const int in_order = plan_.num_in_order(segment, first + key);
-            const int run = std::min({in_block, in_chunk, in_order});
-            const T* keys = cache_.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-            const T* values = cache_.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-            for (int step = 0; step < run; ++step, ++key, keys += hd, values += hd) {
-                chunk.keys[key] = keys, chunk.values[key] = values;
-            }
-        }
-        chunk.pad();
+    // The chunk of a cache head that begins with key `first`, which lies in one block.
+    Chunk<T> chunk(int layer, const Segment& segment, int kv_head, int first) const {
+        const int64_t block = segment.blocks[first / BLOCK];
+        return {cache_.keys(layer, block, kv_head), cache_.values(layer, block, kv_head), first};
     }
 
-    // The queries attend to what they see of keys first .. end of `row`; the next chunk is on its way meanwhile.
-    void attend_range(int layer, const Item& item, const Row& row, int first, int end, const Queries& queries) const {
+    // The queries attend to keys first .. end, chunk by chunk as they lie in the cache.
+    void attend_range(int layer, const Item& item, int first, int end, const Queries& queries) const {
         if (first >= end) return;
         const Segment& segment = plan_.segments[item.segment];
-        Chunk<T> chunks[2];
-        gather(layer, row, segment, item.kv_head, first, chunks[0]);
-        for (int key = first, current = 0; key < end; key += CHUNK, current = 1 - current) {
-            const bool is_last = key + CHUNK >= end;
-            if (!is_last) gather(layer, row, segment, item.kv_head, key + CHUNK, chunks[1 - current]);
-            attend(chunks[current], queries, is_last ? nullptr : &chunks[1 - current]);
+        Chunk<T> current = chunk(layer, segment, item.kv_head, first);
+        for (int key = first; key < end; key += CHUNK) {
+            const Chunk<T> next = key + CHUNK < end ? chunk(layer, segment, item.kv_head, key + CHUNK) : current;
+            attend(current, queries, next);
+            current = next;
+        }
+    }
+
+    // The same for one row of a tree, whose keys are gathered first.
+    void attend_path(int layer, const Item& item, const Row& row, int first, const Queries& queries, T* gathered) const {
+        const Segment& segment = plan_.segments[item.segment];
+        const int hd = s_.head_dim;
+        T *keys = gathered, *values = gathered + CHUNK * hd;
+        for (int start = first; start < row.num_visible; start += CHUNK) {
+            const int count = std::min(row.num_visible - start, CHUNK);
+            for (int key = 0; key < count; ++key) {
+                const int slot = plan_.slot(row, segment, start + key);
+                const Chunk<T> from = chunk(layer, segment, item.kv_head, slot / BLOCK * BLOCK);
+                for (int d = 0; d < hd; d += 4 / int(sizeof(T)))
+                    std::memcpy(keys + key_index<T>(d, key), from.keys + key_index<T>(d, slot % BLOCK), 4);
+                std::memcpy(values + key * hd, from.values + slot % BLOCK * hd, hd * sizeof(T));
+            }
+            const Chunk<T> whole{keys, values, start};
+            attend(whole, queries, whole);
         }
     }
 
@@ -412,15 +419,15 @@ template <class T> class Forward {
             start = std::min(start, plan_.rows[row].start(window));
         start = start / CHUNK * CHUNK;
         if (!segment.is_tree) {
-            const Row& last = plan_.rows[item.last_row - 1];
-            attend_range(layer, item, last, start, last.num_visible, queries);
+            attend_range(layer, item, start, plan_.rows[item.last_row - 1].num_visible, queries);
         } else {  // whole chunks of the context together, those with other branches in them each row by itself
             const int shared = segment.context_len / CHUNK * CHUNK;
-            attend_range(layer, item, plan_.rows[item.first_row], start, shared, queries);
+            attend_range(layer, item, start, shared, queries);
+            T* gathered = reinterpret_cast<T*>(own + Queries::floats(queries.num, s_.head_dim));
             for (int row = item.first_row; row < item.last_row; ++row) {
                 const int first = std::max(shared, plan_.rows[row].start(window) / CHUNK * CHUNK);
-                attend_range(layer, item, plan_.rows[row], first, plan_.rows[row].num_visible,
-                             queries.part((row - item.first_row) * heads, heads));
+                attend_path(layer, item, plan_.rows[row], first, queries.part((row - item.first_row) * heads, heads),
+                            gathered);
             }
         }
         for (int query = 0; query < queries.num; ++query)
@@ -432,23 +439,18 @@ template <class T> class Forward {
         alignas(LINE_BYTES) float rotated[MAX_HEAD_DIM];
         const Layer& l = w_.layers[layer];
         prepare_head(layer, row, space_.qkv.row(row) + head * hd, l.q_norm, s_.score_scale, rotated);
-        for (int d = 0; d < hd; d += 2 * LANES) {
-            vec8 first, second;
-            to_halves<T>(rotated + d, first, second);
-            store(queries.q + query * hd + d, first);
-            store(queries.q + query * hd + d + LANES, second);
-        }
+        for (int d = 0; d < hd; ++d) queries.q[d * queries.stride + query] = rotated[d];
         queries.visible[query] = plan_.rows[row].num_visible;
         queries.start[query] = plan_.rows[row].start(l.shape.window);
     }
 
     void put_output(int row, int head, const Queries& queries, int query) const {
-        const vec8 scale = splat<vec8>(1.0f / queries.sum[query]);
-        for (int d = 0; d < s_.head_dim; d += 2 * LANES) {
-            const float* out = queries.out + query * s_.head_dim + d;
-            from_halves<T>(load<vec8>(out) * scale, load<vec8>(out + LANES) * scale,
-                           space_.attended.row(row) + head * s_.head_dim + d);
-        }
+        const float scale = 1.0f / queries.sum[query];
+        const float* out = queries.out + query * s_.head_dim;
+        float* to = space_.attended.row(row) + head * s_.head_dim;
+        for_spans(s_.head_dim, [&](int d, int size) {
+            for (int index = 0; index < size; ++index) to[d + index] = out[d + span_place<T>(index, size)] * scale;
+        });
     }
 
     const Weights& w_;

@@ -151,15 +151,13 @@ inline Floats reference_rotate(const Floats& x, const float* cos, const float* s
     return out;
 }
 
-// In each group of sixteen elements the even ones come first when they are bfloat16.
-template <class T> float reference_score(const Floats& q, const T* key) {
-    float lanes[8] = {};
-    for (size_t index = 0; index < q.size(); ++index) {
-        const size_t in_group = index % 16;
-        const size_t d = sizeof(T) == 4 ? index : index - in_group + 2 * (in_group % 8) + in_group / 8;
-        lanes[index % 8] = std::fmaf(q[d], to_float(key[d]), lanes[index % 8]);
+template <class T> float reference_score(const Floats& q, const T* keys, int key) {
+    float even = 0.0f, odd = 0.0f;
+    for (size_t d = 0; d < q.size(); d += 2) {
+        even = std::fmaf(q[d], to_float(keys[key_index<T>(int(d), key)]), even);
+        odd = std::fmaf(q[d + 1], to_float(keys[key_index<T>(int(d) + 1, key)]), odd);
     }
-    return reference_sum_lanes(lanes);
+    return even + odd;
 }
 
 // Attention of one query to its keys; `slots` are the slots of its path's keys in order, of which it sees those from
@@ -170,26 +168,23 @@ Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int k
     Floats out(q.size(), 0.0f);
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0.0f;
     for (size_t chunk = start / CHUNK * CHUNK; chunk < slots.size(); chunk += CHUNK) {
-        const size_t begin = std::max(chunk, start), count = std::min(slots.size(), chunk + CHUNK) - begin;
-        float p[CHUNK], lanes[8] = {};
+        const size_t begin = std::max(chunk, start), end = std::min(slots.size(), chunk + CHUNK);
+        float p[CHUNK] = {}, lanes[8];
         const float old_maximum = maximum;
-        for (size_t key = 0; key < count; ++key) {
-            const int slot = slots[begin + key];
-            p[key] = reference_score(q, cache.key(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK));
-            maximum = p[key] > maximum ? p[key] : maximum;
+        for (size_t key = begin; key < end; ++key) {
+            const T* keys = cache.keys(layer, segment.blocks[slots[key] / BLOCK], kv_head);
+            p[key - chunk] = reference_score(q, keys, slots[key] % BLOCK);
+            maximum = p[key - chunk] > maximum ? p[key - chunk] : maximum;
         }
-        for (size_t key = 0; key < count; ++key) {
-            p[key] = reference_exp(p[key] - maximum);
-            lanes[key % 8] = lanes[key % 8] + p[key];
-        }
+        for (size_t key = begin; key < end; ++key) p[key - chunk] = reference_exp(p[key - chunk] - maximum);
+        for (int lane = 0; lane < 8; ++lane) lanes[lane] = (p[lane] + p[16 + lane]) + (p[8 + lane] + p[24 + lane]);
         const float factor = reference_exp(old_maximum - maximum);
         sum = std::fmaf(sum, factor, reference_sum_lanes(lanes));
         for (size_t d = 0; d < q.size(); ++d) {
             out[d] = out[d] * factor;
-            for (size_t key = 0; key < count; ++key) {
-                const int slot = slots[begin + key];
-                const T* value = cache.value(layer, segment.blocks[slot / BLOCK], kv_head, slot % BLOCK);
-                out[d] = std::fmaf(p[key], to_float(value[d]), out[d]);
+            for (size_t key = begin; key < end; ++key) {
+                const T* values = cache.values(layer, segment.blocks[slots[key] / BLOCK], kv_head);
+                out[d] = std::fmaf(p[key - chunk], to_float(values[slots[key] % BLOCK * q.size() + d]), out[d]);
             }
         }
     }
@@ -249,8 +244,8 @@ template <class T> class Reference {
             const Floats key = prepared(layer, row, from, w_.layers[layer].k_norm, 1.0f);
             for (int d = 0; d < s_.head_dim; ++d) {
                 const int64_t block = segment.blocks[slot / BLOCK];
-                cache_.key(layer, block, kv_head, slot % BLOCK)[d] = from_float<T>(key[d]);
-                cache_.value(layer, block, kv_head, slot % BLOCK)[d] = from_float<T>(from[w_.kv_size + d]);
+                cache_.keys(layer, block, kv_head)[key_index<T>(d, slot % BLOCK)] = from_float<T>(key[d]);
+                cache_.values(layer, block, kv_head)[slot % BLOCK * s_.head_dim + d] = from_float<T>(from[w_.kv_size + d]);
             }
         }
     }

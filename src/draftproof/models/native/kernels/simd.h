@@ -53,14 +53,6 @@ template <class V> inline V load(const void* from) {
 
 template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
 
-// The value, from here on in a register: keeps a compiler from loading it again for every use.
-inline vec8 in_register(vec8 value) {
-#if defined(__AVX__)
-    asm("" : "+x"(value));
-#endif
-    return value;
-}
-
 template <class V> inline V splat(float value) { return value - V{}; }
 
 // a * b + c with one rounding. Every machine must give the same bits here, so the last branch never splits it.
@@ -85,25 +77,6 @@ template <class V> inline V fma(V a, V b, V c) {
 
 // Sum of eight lanes, in the one order used everywhere: ((0+2)+(1+3)) + ((4+6)+(5+7)).
 inline float sum_lanes(vec8 v) { return ((v[0] + v[2]) + (v[1] + v[3])) + ((v[4] + v[6]) + (v[5] + v[7])); }
-
-// sum_lanes of eight vectors at once, transposing on the way: the same additions, the same bits.
-inline vec8 sum_lanes8(const vec8 (&v)[8]) {
-    vec8 pairs[4], quads[2];
-#pragma GCC unroll 4
-    for (int pair = 0; pair < 4; ++pair) {
-        const vec8 a = v[2 * pair], b = v[2 * pair + 1];  // lanes 0+2, 1+3 of each half of a and b, alternating
-        pairs[pair] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13) +
-                      __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-#pragma GCC unroll 2
-    for (int quad = 0; quad < 2; ++quad) {
-        const vec8 a = pairs[2 * quad], b = pairs[2 * quad + 1];
-        quads[quad] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) +
-                      __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    return __builtin_shufflevector(quads[0], quads[1], 0, 1, 2, 3, 8, 9, 10, 11) +
-           __builtin_shufflevector(quads[0], quads[1], 4, 5, 6, 7, 12, 13, 14, 15);
-}
 
 inline float max_lanes(vec8 v) {
     const vec4 a = __builtin_shufflevector(v, v, 0, 1, 2, 3), b = __builtin_shufflevector(v, v, 4, 5, 6, 7);
@@ -164,30 +137,20 @@ template <> inline bf16 from_float<bf16>(float value) {  // to nearest, ties to 
     return bf16{uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
-// Sixteen neighbouring elements as two vectors. Of floats `first` holds the lower eight; of bfloat16, where one
-// 32-bit word holds two elements, it holds those of even index (one load, one shift, one mask).
-template <int Half> inline vec8 load_half(const float* from) { return load<vec8>(from + Half * LANES); }
-template <int Half> inline vec8 load_half(const bf16* from) {
-    const int8v words = load<int8v>(from);
-    return (vec8)(Half == 0 ? words << 16 : words & int32_t(0xffff0000u));
+// Neighbouring elements as two vectors. Of floats `first` holds the lower half; of bfloat16, where one 32-bit word
+// holds two elements, it holds those of even index (one load, one shift, one mask).
+template <class V> inline void load_span(const float* from, V& first, V& second) {
+    first = load<V>(from), second = load<V>(from + sizeof(V) / 4);
+}
+template <class V> inline void load_span(const bf16* from, V& first, V& second) {
+    typedef typename IntOf<V>::type I;
+    const I words = load<I>(from);
+    first = (V)(words << 16), second = (V)(words & int32_t(0xffff0000u));
 }
 
-// Sixteen floats in natural order to the order that load_half<T> gives, and back.
-template <class T> inline void to_halves(const float* from, vec8& first, vec8& second) {
-    const vec8 a = load<vec8>(from), b = load<vec8>(from + LANES);
-    first = a, second = b;
-    if constexpr (sizeof(T) == 2) {
-        first = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-        second = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-    }
-}
-template <class T> inline void from_halves(vec8 first, vec8 second, float* to) {
-    vec8 a = first, b = second;
-    if constexpr (sizeof(T) == 2) {
-        a = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
-        b = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-    store(to, a), store(to + LANES, b);
+// Where element `index` of a span of `size` elements stands once it was loaded so and both vectors were stored.
+template <class T> inline int span_place(int index, int size) {
+    return sizeof(T) == 4 ? index : index % 2 * (size / 2) + index / 2;
 }
 
 // Eight floats as bfloat16 bits, one a lane; the same rounding as from_float.
