@@ -92,6 +92,7 @@ class Architecture:
     defaults       of configuration keys that published files leave out, as the model code takes them
     mtp_is_dense   prediction layers have no experts where the model's layers do
     mtp_pattern    key of the letters (Nemotron-H's) that a prediction layer is made of
+    mtp_extra      what else prediction layers hold
     """
 
     attention: Literal["grouped", "latent", "compressed"] = "grouped"
@@ -127,4 +128,5 @@ class Architecture:
     extra: Callable[[Values, int], Extra] | None = None
     mtp_is_dense: bool = False
     mtp_pattern: str | None = None
+    mtp_extra: Callable[[Values, int], Extra] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -153,6 +153,38 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         defaults={"attention_bias": True, "sliding_window": 128, "head_dim": 64},
     ),
     "exaone4": Architecture(qk_norm="head", layout=layouts.window_pattern, reads_layer_types=True),
+    "exaone_moe": Architecture(
+        qk_norm="head", layout=layouts.window_pattern, reads_layer_types=True, feed=layouts.first_dense,
+        mixture=_DEEPSEEK_EXPERTS, names={"num_shared_experts": "n_shared_experts"},
+    ),
+    "solar_open": Architecture(qkv_bias=_BIAS, o_bias=_BIAS, mixture=_DEEPSEEK_EXPERTS, defaults=_HEAD_128),
+    "hy_v3": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", feed=layouts.first_dense, mixture=_DEEPSEEK_EXPERTS,
+        names={"num_shared_experts": "n_shared_experts"}, defaults={"first_k_dense_replace": 1},
+    ),
+    "mistral4": Architecture(
+        attention="latent", feed=layouts.first_dense, mixture=MixtureKeys(shared_count="n_shared_experts"),
+        defaults={"attention_bias": False},
+    ),
+    "flex_olmo": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="width", mixture=MixtureKeys(size="intermediate_size"),
+    ),
+    "afmoe": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", value_gate=True, num_norms=4, reads_layer_types=True,
+        layout=layouts.every("global_attn_every_n_layers", "window"), feed=layouts.first_dense,
+        mixture=_DEEPSEEK_EXPERTS,
+        names={"num_shared_experts": "n_shared_experts", "num_dense_layers": "first_k_dense_replace"},
+        defaults=_HEAD_128 | {"global_attn_every_n_layers": 4},
+    ),
+    "granite_swa": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, mlp_bias="mlp_bias", sinks="all", layout=layouts.first_of_four,
+        reads_layer_types=True, defaults={"sliding_window": 128},
+    ),
+    "granitemoe_swa": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, sinks="all", layout=layouts.first_of_four, reads_layer_types=True,
+        mixture=MixtureKeys(size="intermediate_size", shared_size="shared_intermediate_size"),
+        defaults={"sliding_window": 128},
+    ),
     "stablelm": Architecture(qkv_bias="use_qkv_bias", norm_bias=True),
     "nemotron": Architecture(
         qkv_bias=_BIAS, o_bias=_BIAS, gated_mlp=False, mlp_bias="mlp_bias", norm_bias=True,

@@ -40,15 +40,31 @@ def alternating_updates(values: Values, num_layers: int) -> Extra:
 def hyper_connections(values: Values, num_layers: int) -> Extra:
     """DeepSeek V4: several residual streams, mixed by small matrices before attention and feed-forward and at the end.
     Its first layers choose experts by a table of tokens and have no bias for choosing them."""
-    hidden, streams = values.count("hidden_size"), values.count("hc_mult", 4)
-    mixes = streams * (2 + streams)
-    matrices = num_layers * 2 * mixes * streams * hidden + streams * streams * hidden
-    vectors = num_layers * 2 * (mixes + 3) + streams + 1
+    streams = values.count("hc_mult", 4)
+    found = _connections(values, num_layers, streams * (2 + streams), 3)
     if values.raw("mlp_layer_types") is not None:
         hashed = sum(kind == "hash_moe" for kind in values.items("mlp_layer_types", num_layers))
     else:
         hashed = min(values.count("num_hash_layers", 3, least=0), num_layers)
-    return Extra(0, matrices, vectors - hashed * values.count("n_routed_experts"))
+    return Extra(0, found.matrices, found.vectors - hashed * values.count("n_routed_experts"))
+
+
+def connections_of_predictions(values: Values, num: int) -> Extra:
+    """DeepSeek V4's prediction layers mix streams as its layers do, each with an end of its own."""
+    streams = values.count("hc_mult", 4)
+    one = _connections(values, 1, streams * (2 + streams), 3)
+    return Extra(0, num * one.matrices, num * one.vectors)
+
+
+def simple_connections(values: Values, num_layers: int) -> Extra:
+    """Hunyuan 4: the same with two numbers per stream."""
+    return _connections(values, num_layers, 2 * values.count("hc_mult", 4), 2)
+
+
+def _connections(values: Values, num_layers: int, mixes: int, scales: int) -> Extra:
+    hidden, streams = values.count("hidden_size"), values.count("hc_mult", 4)
+    matrices = num_layers * 2 * mixes * streams * hidden + streams * streams * hidden
+    return Extra(0, matrices, num_layers * 2 * (mixes + scales) + streams + 1)
 
 
 def attention_residuals(values: Values, num_layers: int) -> Extra:

@@ -17,6 +17,7 @@ from draftproof.checkpoints.layers import (
     Latent,
     Layer,
     Paired,
+    prediction_layers,
     read_head_dim,
     read_layers,
 )
@@ -110,7 +111,7 @@ def geometry(view: CheckpointView) -> Geometry:
         raise values.fault(
             "architectures", _architecture_name(view), "weight files, whose headers tell their size"
         )
-    mtp = _mtp_layers(view, values, layers) if head is None else ()
+    mtp = _mtp_layers(view, values, shape, layers) if head is None else ()
     parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
     weights, mtp_weights = _weights(view, values, parameters, len(layers))
     if mtp and mtp_weights is None and view.tensors is None:
@@ -175,13 +176,19 @@ def _context(values: Values) -> int | None:
     return values.count("max_position_embeddings") if values.has("max_position_embeddings") else None
 
 
-def _mtp_layers(view: CheckpointView, values: Values, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Each declared prediction layer keeps what the last layer with attention over the whole context keeps. Where the
-    configuration declares none (Qwen3-Next), the tensors' names do."""
+def _mtp_layers(
+    view: CheckpointView, values: Values, shape: Architecture, layers: tuple[Layer, ...]
+) -> tuple[Layer, ...]:
+    """Each declared prediction layer keeps what lists of layers say behind the last one, else what the last layer with
+    attention over the whole context keeps. Where the configuration declares none (Qwen3-Next), the tensors' names
+    do."""
     key = values.first(*_MTP_KEYS)
     num = num_mtp_layers(view.tensor_names or frozenset()) if key is None else values.count(key, least=0)
     if num > _MAX_MTP_LAYERS:
         raise values.fault(str(key), num, f"at most {_MAX_MTP_LAYERS}")
+    told = prediction_layers(values, shape, len(layers), num)
+    if told:
+        return tuple(layer for _, layer in told)
     whole = [layer for layer in layers if getattr(layer, "elements_per_token", 0)]
     if num and not whole:
         raise values.fault(

@@ -61,7 +61,8 @@ HYBRIDS: Mapping[str, Architecture] = {
     "glm_moe_dsa": _DSA,
     "deepseek_v4": Architecture(
         attention="compressed", layout=layouts.ratios, reads_layer_types=True, mixture=_EXPERTS,
-        extra=extras.hyper_connections, dense_size="moe_intermediate_size",
+        extra=extras.hyper_connections, mtp_extra=extras.connections_of_predictions,
+        dense_size="moe_intermediate_size",
     ),
     "minimax": Architecture(
         layout=layouts.by_zeros("attn_type_list"), reads_layer_types=True, state=states.lightning, mixture=_AS_WIDE,
@@ -188,11 +189,15 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         defaults={"head_dim": 192, "v_head_dim": 128},
     ),
+    "hy_v4": Architecture(
+        attention="latent", indexer=True, sinks="all", value_gate=True, extra=extras.simple_connections,
+        feed=layouts.first_dense, mixture=_EXPERTS, defaults={"attention_bias": False, "first_k_dense_replace": 1},
+    ),
     "step3p5": Architecture(
         qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", head_gate=True, reads_layer_types=True,
         feed=layouts.enumerated,
         mixture=MixtureKeys(num=("n_routed_experts",), shared_size="share_expert_dim", correction=True),
-        window_keys={"num_attention_heads": "num_sliding_attention_heads"},
+        window_keys={"num_attention_heads": "num_sliding_attention_heads"}, mtp_is_dense=True,
         names={
             "num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts",
             "moe_top_k": "num_experts_per_tok", "share_expert_dims": "share_expert_dim",

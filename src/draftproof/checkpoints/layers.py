@@ -170,6 +170,30 @@ def read_layers(values: Values, shape: Architecture) -> tuple[Layer, ...]:
     return tuple(found)
 
 
+_TAILED = ("layer_types", "compress_ratios", "hybrid_layer_pattern")
+"""Lists that some files continue behind the last layer, for prediction layers."""
+
+
+def prediction_layers(
+    values: Values, shape: Architecture, num_layers: int, num: int
+) -> list[tuple[Values, Layer]]:
+    """Prediction layers with their configuration, where a list of layers goes on behind the last; else nothing."""
+    total = num_layers + num
+    tails = [values.raw(key) for key in _TAILED if isinstance(values.raw(key), list)]
+    if not num or not tails or any(len(tail) < total for tail in tails):
+        return []
+    kinds = layer_kinds(values, shape, total)
+    longer = values.changed(
+        {
+            key: None
+            for key in _PER_LAYER
+            if isinstance(values.raw(key), list) and len(values.raw(key)) < total
+        }
+    )
+    own = layer_values(longer, shape, kinds)[num_layers:]
+    return [(here, _layer(here, shape, kind)) for here, kind in zip(own, kinds[num_layers:], strict=True)]
+
+
 def _layer(values: Values, shape: Architecture, kind: Kind) -> Layer:
     if kind == "none":
         return NoCache()

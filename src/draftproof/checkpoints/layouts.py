@@ -108,6 +108,11 @@ def chunks(values: Values, num: int) -> list[Kind]:
     return every("no_rope_layer_interval", "window")(values, num)
 
 
+def first_of_four(values: Values, num: int) -> list[Kind]:
+    """Granite with windows: the first of four layers sees everything."""
+    return ["full" if layer % 4 == 0 else "window" for layer in range(num)]
+
+
 def convolutions(values: Values, num: int) -> list[Kind]:
     """LFM2: attention in the layers of `full_attn_idxs`, where it is said; else everywhere."""
     if values.raw("full_attn_idxs") is None:

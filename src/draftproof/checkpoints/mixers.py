@@ -14,6 +14,7 @@ from draftproof.checkpoints.layers import (
     NoCache,
     Paired,
     SharedCache,
+    read_head_dim,
 )
 from draftproof.checkpoints.reading import Values
 from draftproof.checkpoints.states import RunningState
@@ -39,11 +40,15 @@ def mixer(values: Values, shape: Architecture, layer: Layer) -> tuple[int, int]:
     if isinstance(layer, Compressed) or shape.attention == "compressed":
         return _compressed(values, hidden, heads, layer)
     gate = hidden * heads if values.applies(shape.head_gate) else 0
+    if values.applies(shape.value_gate):
+        gate += (
+            hidden
+            * heads
+            * (values.count("v_head_dim") if isinstance(layer, Latent) else read_head_dim(values))
+        )
     if isinstance(layer, Latent):
-        if values.applies(shape.value_gate):
-            gate += hidden * heads * values.count("v_head_dim")
         matrices, vectors = _latent(values, hidden, heads, layer)
-        return matrices + gate, vectors
+        return matrices + gate, vectors + (heads if shape.sinks == "all" else 0)
     matrices, vectors = _grouped(values, shape, layer, hidden, heads)
     return matrices + gate, vectors
 

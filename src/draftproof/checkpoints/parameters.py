@@ -16,6 +16,7 @@ from draftproof.checkpoints.layers import (
     SharedCache,
     layer_kinds,
     layer_values,
+    prediction_layers,
 )
 from draftproof.checkpoints.layouts import Feed, nemotron_words
 from draftproof.checkpoints.mixers import mixer, norm
@@ -150,40 +151,51 @@ def count_parameters(values: Values, shape: Architecture, layers: tuple[Layer, .
 
 
 def count_mtp(values: Values, shape: Architecture, layers: tuple[Layer, ...], num: int) -> Parameters:
-    """Of `num` built-in prediction layers: one more layer each, with attention and of the last layer's width, a matrix
-    that joins hidden state and embedding, and norms; the embedding and the output matrix are the model's own."""
+    """Of `num` built-in prediction layers: one more layer each, a matrix that joins hidden state and embedding, and
+    norms; the embedding and the output matrix are the model's own."""
     hidden = values.count("hidden_size")
-    built = _mtp_parts(values, shape, layers)
-    counts = [_count_layer(part, shape) for part in built]
-    matrices = num * (sum(each.matrices for each in counts) + 2 * hidden * hidden)
-    vectors = num * (sum(each.vectors for each in counts) + 3 * hidden)
-    idle, routed = num * sum(each.idle for each in counts), num * sum(each.routed for each in counts)
+    extra = Extra(0, 0, 0) if shape.mtp_extra is None else shape.mtp_extra(values, num)
+    counts = [_count_layer(part, shape) for part in _mtp_parts(values, shape, layers, num)]
+    matrices = sum(each.matrices for each in counts) + num * 2 * hidden * hidden + extra.matrices
+    vectors = sum(each.vectors for each in counts) + num * 3 * hidden + extra.vectors
+    idle, routed = sum(each.idle for each in counts), sum(each.routed for each in counts)
     return Parameters(matrices + vectors, matrices + vectors - idle, matrices, 0, 0, routed)
 
 
-def _mtp_parts(values: Values, shape: Architecture, layers: tuple[Layer, ...]) -> list[_Built]:
-    """What one prediction layer is made of."""
+def _mtp_parts(values: Values, shape: Architecture, layers: tuple[Layer, ...], num: int) -> list[_Built]:
+    """What prediction layers are made of: what lists of layers say behind the last one, letters of their own, or the
+    last layer with attention; experts where the model's last layer has them, unless the architecture says otherwise."""
     built = _built(values, shape, layers)
+    last = built[-1]
+    feed: Feed = "dense" if shape.mtp_is_dense and last.feed == "experts" else last.feed
+    told = prediction_layers(values, shape, len(layers), num)
+    if told:
+        return [_Built(own, layer, feed, last.experts if feed == "experts" else None) for own, layer in told]
     attending = [each for each in built if not isinstance(each.layer, RunningState | NoCache | SharedCache)]
     if not attending:
         raise values.fault(
             "layer_types", "no layer with attention", "one, of which prediction layers are made"
         )
+    part = attending[-1]
     if shape.mtp_pattern is not None:
-        told = values.raw(shape.mtp_pattern)
-        words = nemotron_words(values, shape.mtp_pattern, len(told) if isinstance(told, str) else 1)
-        parts = {
-            "attention": attending[-1:],
-            **{
-                word: [each for each in built if each.feed == feed][-1:]
-                for word, feed in (("moe", "experts"), ("mlp", "dense"))
-            },
-        }
-        return [part for word in words for part in parts.get(word, [])]
-    last, part = built[-1], attending[-1]
-    if shape.mtp_is_dense and last.feed == "experts":
-        return [_Built(part.values, part.layer, "dense", None)]
-    return [_Built(part.values, part.layer, last.feed, last.experts)]
+        words = _words(values, shape.mtp_pattern)
+        return [each for word in words for each in _part(built, part, word)] * num
+    return [_Built(part.values, part.layer, feed, last.experts if feed == "experts" else None)] * num
+
+
+def _words(values: Values, key: str) -> list[str]:
+    """Nemotron-H: letters, or words in `mtp_layers_block_type`; without either, attention and experts."""
+    pattern, words = values.raw(key), values.raw("mtp_layers_block_type")
+    if isinstance(pattern, str):
+        return nemotron_words(values, key, len(pattern))
+    return [str(word) for word in words] if isinstance(words, list) else ["attention", "moe"]
+
+
+def _part(built: Sequence[_Built], attention: _Built, word: str) -> Sequence[_Built]:
+    if word in ("attention", "full_attention"):
+        return [attention]
+    feed = {"moe": "experts", "mlp": "dense"}.get(word)
+    return [each for each in built if each.feed == feed][-1:]
 
 
 def _count_layer(built: _Built, shape: Architecture) -> _LayerCount:

@@ -325,6 +325,28 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "step3p5",
         STEP | {"attention_other_setting": {"num_attention_heads": 6}, "moe_layers_enum": "1,3"},
     ),
+    "exaone_moe": ("exaone_moe", EXPERTS | {"num_experts": 8, "num_shared_experts": 2, "sliding_window": 64}),
+    "solar_open": ("solar_open", ROUTED | {"head_dim": 16}),
+    "hy_v3": ("hy_v3", EXPERTS | {"num_experts": 8, "head_dim": 16, "num_shared_experts": 2}),
+    "hy_v4": ("hy_v4", ROUTED | LATENT | INDEXER | {"hc_mult": 3}),
+    "mistral4": ("mistral4", ROUTED | LATENT | {"first_k_dense_replace": 1}),
+    "flex_olmo": ("flex_olmo", {"num_experts": 8, "num_experts_per_tok": 2}),
+    "afmoe": (
+        "afmoe",
+        EXPERTS
+        | {
+            "num_experts": 8,
+            "num_shared_experts": 2,
+            "num_dense_layers": 2,
+            "head_dim": 16,
+            "sliding_window": 64,
+        },
+    ),
+    "granite_swa": ("granite_swa", {"sliding_window": 64}),
+    "granitemoe_swa": (
+        "granitemoe_swa",
+        {"sliding_window": 64, "num_local_experts": 8, "shared_intermediate_size": 40},
+    ),
     "hunyuan_v1_moe": (
         "hunyuan_v1_moe",
         {"num_experts": 8, "moe_topk": [2] * 4, "head_dim": 16, "num_shared_expert": [1] * 4},
@@ -439,6 +461,35 @@ def assert_kinds(found: Geometry, config: Any) -> None:
         if isinstance(layer, Compressed):
             assert layer.rate == config.compress_rates[kind]
             assert (layer.index_dim > 0) == (kind == "compressed_sparse_attention")
+
+
+def test_prediction_layers_are_what_lists_say_behind_the_last_layer(tmp_path: Path) -> None:
+    """Step 3.5 has windows and no experts there, DeepSeek V4 a window alone; Nemotron-H says it in letters."""
+    step = TINY | STEP | {
+        "model_type": "step3p5", "num_nextn_predict_layers": 2, "num_sliding_attention_heads": 6,
+        "layer_types": [*STEP["layer_types"], "sliding_attention", "sliding_attention"],
+    }  # fmt: skip
+    found = of(write_config(tmp_path / "step", step))
+    assert found.mtp_layers == (KeyValues(2, 16, 16, 64),) * 2
+    assert found.mtp_weights is not None
+    one = 64 * (6 + 2 + 2 + 6) * 16 + 64 * 6 + 3 * 64 * 96 + 2 * 64 * 64 + 5 * 64 + 2 * 16
+    assert found.mtp_weights.float_elements == 2 * one
+
+    config = TINY | DEEPSEEK_V4 | {"num_nextn_predict_layers": 1, "compress_ratios": [128, 128, 4, 128, 0]}
+    deepseek = of(write_config(tmp_path / "v4", config | {"model_type": "deepseek_v4"}))
+    assert deepseek.mtp_layers == (KeyValues(1, 32, 0, 64),)
+
+    letters = TINY | NEMOTRON_H | {
+        "model_type": "nemotron_h", "num_nextn_predict_layers": 1, "hybrid_override_pattern": "ME*E",
+    }  # fmt: skip
+    by_default = of(write_config(tmp_path / "nemotron", letters))
+    said = of(write_config(tmp_path / "said", letters | {"mtp_hybrid_override_pattern": "*E"}))
+    only = of(write_config(tmp_path / "only", letters | {"mtp_hybrid_override_pattern": "*"}))
+    assert by_default.mtp_layers == only.mtp_layers == (KeyValues(2, 16, 16),)
+    assert by_default.mtp_weights == said.mtp_weights
+    assert only.mtp_weights is not None
+    attention = 64 * (4 + 2 + 2 + 4) * 16 + 64
+    assert only.mtp_weights.float_elements == attention + 2 * 64 * 64 + 3 * 64
 
 
 PUBLISHED: dict[str, tuple[dict[str, Any], int, int]] = {
