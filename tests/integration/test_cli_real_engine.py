@@ -14,7 +14,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def draftproof(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "draftproof.cli", *arguments]
+    command = [sys.executable, "-m", "draftproof", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, cwd=SOURCE)
 
 

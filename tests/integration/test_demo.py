@@ -12,7 +12,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 def test_demo_measures_everything_and_all_answers_are_identical(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", context=4096)
-    command = [sys.executable, "-m", "draftproof.cli", "demo", str(checkpoint), "--quick", "--json"]
+    command = [sys.executable, "-m", "draftproof", "demo", str(checkpoint), "--quick", "--json"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False, cwd=SOURCE
     )

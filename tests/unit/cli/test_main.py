@@ -128,7 +128,7 @@ def test_interruption_has_status_130(invoke, monkeypatch) -> None:
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m draftproof.cli version --json | true"
+    command = f"{sys.executable} -m draftproof version --json | true"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
     )
@@ -141,7 +141,7 @@ def test_json_survives_a_terminal_that_knows_only_ascii() -> None:
         [
             sys.executable,
             "-m",
-            "draftproof.cli",
+            "draftproof",
             "generate",
             "m",
             "--prompt",
