@@ -17,6 +17,7 @@ from draftproof.checkpoints.files import (
     parse_json,
 )
 from draftproof.checkpoints.folder import Folder
+from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import language_config
 from draftproof.checkpoints.safetensors import TensorEntry
@@ -64,6 +65,8 @@ class FolderView:
             remarks.append(
                 f"only pickled weights ({pickled[0]}), which are not read: they can run code"
                 if pickled
+                else f"of {len(gguf)} GGUF models none was named"
+                if (gguf := models_among(self.files))
                 else "no weights at hand"
             )
             return tuple(remarks)

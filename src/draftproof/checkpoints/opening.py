@@ -53,12 +53,12 @@ def open_reference(
 
 def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...]) -> CheckpointView:
     names = folder.names()
-    if "config.json" in names or any(name.endswith(_WEIGHTS) for name in names):
-        return FolderView(reference, folder, remarks)
     gguf = models_among(names)
-    if len(gguf) == 1:
+    if len(gguf) == 1 and not _has_safetensors(names):
         with readable(folder.path):
             return GgufView(reference, folder, gguf[0], remarks)
+    if "config.json" in names or _has_safetensors(names):
+        return FolderView(reference, folder, remarks)
     raise DraftproofError(
         "DP401",
         "checkpoint",
@@ -92,7 +92,7 @@ def _open_hub(reference: str, hub_id: HubId, hub: HubSettings, preferred: tuple[
     from draftproof.checkpoints.hub_client import HubClient
 
     folder = HubFolder(HubClient(hub), hub_id, cached)
-    if not _means_gguf(hub_id, folder.names()):
+    if not _means_gguf(hub_id, folder.names(), folder.paths, preferred):
         return FolderView(reference, folder)
     name = _choose(folder.place, hub_id, folder.paths, preferred)
     under, _, file = name.rpartition("/")
@@ -103,12 +103,12 @@ def _open_cached(
     reference: str, hub_id: HubId, cached: LocalFolder, is_offline: bool, preferred: tuple[str, ...]
 ) -> CheckpointView | None:
     """From the hub's local cache, where that has all files or the hub is not to be asked."""
-    if not _means_gguf(hub_id, cached.names()):
+    found = islice(cached.path.rglob("*.gguf"), MAX_FILES)
+    paths = frozenset(path.relative_to(cached.path).as_posix() for path in found)
+    if not _means_gguf(hub_id, cached.names(), paths, preferred):
         shards = find_shards(cached)
         has_all = shards is not None and not shards.missing
         return FolderView(reference, cached) if is_offline or has_all else None
-    found = islice(cached.path.rglob("*.gguf"), MAX_FILES)
-    paths = frozenset(path.relative_to(cached.path).as_posix() for path in found)
     if not is_offline and hub_id.file is None and hub_id.quantisation is None:
         return None
     try:
@@ -123,11 +123,20 @@ def _open_cached(
     return GgufView(reference, LocalFolder(cached.path / under, cached.place), file)
 
 
-def _means_gguf(hub_id: HubId, names: frozenset[str]) -> bool:
-    """Whether a GGUF model is named, or nothing else is there."""
+def _has_safetensors(names: frozenset[str]) -> bool:
+    return any(name.endswith(_WEIGHTS) for name in names)
+
+
+def _means_gguf(
+    hub_id: HubId, names: frozenset[str], paths: frozenset[str], preferred: tuple[str, ...]
+) -> bool:
+    """Whether a GGUF model is named, or is all that there is, or all that the engine reads."""
     if hub_id.file is not None or hub_id.quantisation is not None:
         return True
-    return "config.json" not in names and not any(name.endswith(_WEIGHTS) for name in names)
+    models = models_among(paths)
+    if preferred and models:
+        return True
+    return not _has_safetensors(names) and (len(models) == 1 or "config.json" not in names)
 
 
 def _choose(place: str, hub_id: HubId, paths: frozenset[str], preferred: tuple[str, ...]) -> str:

@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from draftproof.checkpoints.hub_settings import parse_hub_id
 from draftproof.core.errors import DraftproofError
 from draftproof.core.paths import cache_root
 
@@ -104,14 +104,16 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     if os.path.exists(path):  # unlike Path.exists, False for a name too long to exist
         return path
     known = ", ".join(CATALOGUE)
-    if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(model)) and path.suffix != ".gguf":
+    hub_id = parse_hub_id(str(model))
+    if hub_id is not None and hub_id.file is None:
+        part = f" --include '*{hub_id.quantisation}*'" if hub_id.quantisation else ""
         raise DraftproofError(
             "DP401",
             "MODEL",
             f"{model}, which is no path here and looks like a hub id",
             f"a directory, a GGUF file or a name of the catalogue ({known})",
             f"This version does not download from hubs. Get the files, for example with "
-            f"`hf download {model} --local-dir DIR`, and name DIR.",
+            f"`hf download {hub_id.name}{part} --local-dir DIR`, and name DIR.",
         )
     raise DraftproofError(
         "DP401",

@@ -119,6 +119,18 @@ def test_a_repository_with_a_configuration_is_not_a_gguf_model(tmp_path: Path) -
         assert look(hub, f"{NAME}:Q8_0").kind == "gguf"
 
 
+def test_a_configuration_beside_gguf_models(tmp_path: Path) -> None:
+    """As published conversions have it: one model is what it describes, of several one must be named."""
+    (tmp_path / "config.json").write_text("{}")
+    write_gguf(tmp_path / "tiny-Q8_0.gguf", **SMALL)
+    with fake_hub({NAME: tmp_path}) as hub:
+        assert open_view(str(tmp_path)).kind == look(hub, NAME).kind == "gguf"
+        shutil.copy(tmp_path / "tiny-Q8_0.gguf", tmp_path / "tiny-Q4_0.gguf")
+        for view in (open_view(str(tmp_path)), look(hub, NAME)):
+            assert (view.kind, view.remarks) == ("config", ("of 2 GGUF models none was named",))
+        assert look(hub, NAME, preferred=("Q8_0",)).files == {"tiny-Q8_0.gguf"}
+
+
 def test_one_model_needs_no_choice(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf", **SMALL)
     with fake_hub({NAME: tmp_path}) as hub:

@@ -45,6 +45,27 @@ def alarms(document: dict) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
+def test_chat_templates_are_compared_wherever_they_are_written(
+    invoke, target: Path, tmp_path: Path, name: str
+) -> None:
+    drafter = write_view(
+        tmp_path / "drafter", {**QWEN, "num_hidden_layers": 2}, tokens=TOKENS, special=SPECIAL
+    )
+
+    def write(directory: Path, name: str, text: str) -> None:
+        (directory / name).write_text(text if name.endswith("jinja") else json.dumps({"chat_template": text}))
+
+    speculation = ("--speculative-config", '{"method": "draft_model", "num_speculative_tokens": 3}')
+    write(target, "chat_template.jinja", "{{ messages }} ours")
+    for text, differs in (("{{ messages }}\nours", False), ("{{ messages }} theirs", True)):
+        write(drafter, name, text)
+        result = invoke(
+            "check", str(target), "--draft", str(drafter), *speculation, "--engine", "vllm", "--json"
+        )
+        assert ("VOCAB-07" in codes(result.document)) == differs
+
+
 def test_an_error_ends_in_status_5_with_evidence_and_remedy(invoke, target: Path, tmp_path: Path) -> None:
     head = write_head(tmp_path / "head")
     command = (

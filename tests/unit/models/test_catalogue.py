@@ -287,3 +287,16 @@ def test_importing_the_catalogue_loads_no_torch() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": "src"}).returncode == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("org/tiny", "hf download org/tiny --local-dir"),
+        ("org/tiny:Q4_K_M", "hf download org/tiny --include '*Q4_K_M*' --local-dir"),
+    ],
+)
+def test_models_of_a_hub_are_told_how_to_get(name: str, command: str) -> None:
+    with pytest.raises(DraftproofError) as caught:
+        resolve(name)
+    assert (caught.value.code, command in caught.value.remedy) == ("DP401", True)
