@@ -78,9 +78,10 @@ def command(
     """Say what is wrong with TARGET, its drafter and the configuration, with evidence and remedy.
 
     Reads config.json, tokenizer files, tensor headers, GGUF metadata and the engine's command or file; no weights.
-    TARGET is a directory, a GGUF file, a name from `draftproof models list`, or a hub id; --command may name it, too.
-    Without a configuration the files alone are judged, for every engine that has the drafter's method. What could not
-    be checked is listed with the reason. Exit status: 5 with a finding of severity error that is not allowed, else 0.
+    TARGET is a directory, a GGUF file (of a split model any part), a name from `draftproof models list`, or a hub id
+    (owner/name; of a GGUF model owner/name:Q4_K_M or owner/name/file.gguf); --command may name it, too. Without a
+    configuration the files alone are judged, for every engine that has the drafter's method. What could not be checked
+    is listed with the reason. Exit status: 5 with a finding of severity error that is not allowed, else 0.
     """
     from draftproof.cli import check_text
     from draftproof.cli.check_input import read

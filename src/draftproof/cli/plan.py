@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(target: str | None, chart: str | None, as_json: bool, **options: Any) -> int:
-    """Plan the memory of TARGET: a directory, a GGUF file, or a name of `draftproof models list`.
+    """Plan the memory of TARGET: a directory, a GGUF file, a name of `draftproof models list`, or a hub id.
 
     Each part is shown with its bytes and how sure they are. What is not known of an engine is an assumption, said as
     such, and can be set. Nothing is loaded or started.

@@ -37,6 +37,7 @@ def look_at_everything(path: Path) -> DraftproofError | None:
         lambda: view.generation_config, lambda: view.tokenizer_config, lambda: view.chat_template, lambda: view.kind,
         lambda: view.tensor_names, lambda: view.tensors, view.vocabulary, view.hashes, lambda: view.remarks,
         lambda: view.integers("d2t"), lambda: view.integers("model.norm.weight"), lambda: view.source,
+        lambda: view.tokenizer, view.tokenizer_digest,
     )  # fmt: skip
     for part in parts:
         try:

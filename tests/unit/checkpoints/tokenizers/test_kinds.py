@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
+from draftproof.checkpoints.hub_settings import HubSettings
 from draftproof.checkpoints.view import open_view
 from draftproof.checkpoints.vocabulary import Vocabulary, compare
 from support.checkpoints import SPECIAL_TOKENS, build_tokenizer, write_checkpoint, write_gguf
+from support.fake_hub import fake_hub
 from support.tokenizers import (
     decoder_of,
     special_of,
@@ -225,6 +227,30 @@ def test_kinds_that_are_not_read_are_named(tmp_path: Path, name: str, words: str
     assert view.tokenizer_digest() is None
     assert words in view.tokenizer
     assert (name in view.tokenizer) == (words == "not read")
+
+
+@pytest.mark.parametrize("kind", ["vocab.json", "tekken.json", "tiktoken.model", "tokenizer.model"])
+def test_a_hub_gives_what_a_directory_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    documents = {"tokenizer_config": decoder_of({500: "<a>"}), "special_tokens_map": {"eos_token": "<a>"}}
+    write_documents(tmp_path, **documents)
+    if kind == "vocab.json":
+        write_vocab_json(tmp_path, **documents)
+    elif kind == "tekken.json":
+        write_documents(tmp_path, tekken=tekken(ordinary(), None, 21), **documents)
+    elif kind == "tiktoken.model":
+        write_tiktoken(tmp_path / kind, dict(enumerate(ordinary())))
+    else:
+        (tmp_path / kind).write_bytes(train_sentencepiece())
+    local = open_view(str(tmp_path))
+    with fake_hub({"org/name": tmp_path}) as hub:
+        remote = open_view("org/name", hub=HubSettings(endpoint=hub.endpoint))
+        assert (remote.tokenizer, remote.vocabulary()) == (kind, local.vocabulary())
+        assert not any("merges" in path for path in hub.paths())
+        assert remote.tokenizer_digest() == local.tokenizer_digest()
 
 
 def test_digests_follow_every_file_that_decides(tmp_path: Path) -> None:
