@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ HEADER_MAX_BYTES = 1 << 26
 """Of a file that is not on this machine; a quarter of a million tokens with their merges take ten million bytes."""
 LATER_HEADER_MAX_BYTES = 1 << 20
 """The same of a split model's parts behind the first, which have no vocabulary."""
-_FIRST_READ_BYTES = 1 << 21
+_NUM_READERS = 8
 _MAX_DIMS = 4
 _MAX_ALIGNMENT = 1 << 16
 
@@ -146,13 +147,17 @@ def read_model(
     if len(names) == 1:
         return GgufFile(paths, named.metadata, named.tensors)
     require_all(folder.label(name), names, folder.names())
-    metadata: dict[str, Any] = {}
+
+    def read(part: str) -> _Header:
+        max_bytes = HEADER_MAX_BYTES if part == names[0] else LATER_HEADER_MAX_BYTES
+        return named if part == name else _read_header(folder, part, types, longest_read, max_bytes)
+
+    with ThreadPoolExecutor(_NUM_READERS) as readers:
+        headers = list(readers.map(read, names))
+    metadata = headers[0].metadata
     tensors: dict[str, GgufTensor] = {}
-    for index, part in enumerate(names):
-        max_bytes = LATER_HEADER_MAX_BYTES if index else HEADER_MAX_BYTES
-        header = named if part == name else _read_header(folder, part, types, longest_read, max_bytes)
+    for index, (part, header) in enumerate(zip(names, headers, strict=True)):
         check_part(folder.label(part), header.metadata, index, len(names))
-        metadata = metadata or header.metadata
         for tensor, entry in header.tensors.items():
             if tensor in tensors:
                 first = names[tensors[tensor].part]
@@ -188,7 +193,7 @@ def _read_header(
     if path is not None:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             return _parse_header(Cursor(label, mapped, len(mapped), longest_read), types)
-    data, wanted = b"", _FIRST_READ_BYTES
+    data, wanted = b"", max_bytes >> 5  # most headers are that short; then four times as much, up to all
     while len(data) < max_bytes:
         data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
         try:

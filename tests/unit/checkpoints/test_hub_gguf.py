@@ -82,7 +82,7 @@ def test_headers_alone_are_fetched_by_ranges(
     hub: FakeHub, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pieces that grow, no byte twice, and nothing of the weights behind the last piece."""
-    monkeypatch.setattr(reader, "_FIRST_READ_BYTES", 1 << 10)
+    monkeypatch.setattr(reader, "HEADER_MAX_BYTES", 1 << 15)
     view = look(hub, f"{NAME}:Q4_0")
     assert view.tensors
     size = (repository / "tiny-Q4_0.gguf").stat().st_size
@@ -182,7 +182,6 @@ def test_headers_without_end_cost_bounded_bytes(
     """A string that is as long as the file, which is longer than any header."""
     for name in ("HEADER_MAX_BYTES", "LATER_HEADER_MAX_BYTES"):
         monkeypatch.setattr(reader, name, 1 << 16)
-    monkeypatch.setattr(reader, "_FIRST_READ_BYTES", 1 << 12)
     start = b"GGUF" + struct.pack("<IQQQ1sIQ", 3, 0, 1, 1, b"k", 8, 1 << 20)
     (tmp_path / "a-Q8_0.gguf").write_bytes(start + bytes(1 << 21))
     hub.repositories[NAME] = tmp_path

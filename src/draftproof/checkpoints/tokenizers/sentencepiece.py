@@ -16,6 +16,9 @@ _TEXT, _TYPE = 1, 3
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
+_MAX_FIELDS = MAX_TOKENS + (1 << 10)
+"""Of a model; it has a handful beside its pieces."""
+_MAX_PIECE_FIELDS = 1 << 6
 
 
 def looks_like_it(content: bytes) -> bool:
@@ -29,7 +32,7 @@ def parse(content: bytes) -> Base:
     special: set[int] = set()
     ids: dict[str, int] = {}
     token_id = 0
-    for number, value in _fields(content):
+    for number, value in _fields(content, _MAX_FIELDS):
         if number != _PIECES or not isinstance(value, bytes):
             continue
         if token_id == MAX_TOKENS:
@@ -49,7 +52,7 @@ def parse(content: bytes) -> Base:
 
 def _piece(message: bytes) -> tuple[str, int]:
     text, kind = "", _NORMAL
-    for number, value in _fields(message):
+    for number, value in _fields(message, _MAX_PIECE_FIELDS):
         if number == _TEXT and isinstance(value, bytes):
             text = value.decode()
         elif number == _TYPE and isinstance(value, int):
@@ -57,10 +60,13 @@ def _piece(message: bytes) -> tuple[str, int]:
     return text, kind
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(message: bytes, limit: int) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field: an int, or the bytes of whatever has a length or a fixed width."""
-    position, end = 0, len(message)
+    position, end, num_left = 0, len(message), limit
     while position < end:
+        num_left -= 1
+        if num_left < 0:
+            raise ValueError(f"more than {limit} fields")
         key, position = _varint(message, position)
         number, wire = key >> 3, key & 7
         if wire == _VARINT:
