@@ -59,12 +59,16 @@ def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...
             return GgufView(reference, folder, gguf[0], remarks)
     if "config.json" in names or _has_safetensors(names):
         return FolderView(reference, folder, remarks)
+    if not gguf:  # where `hf download` puts what a repository keeps in folders
+        with readable(folder.path):
+            below = list(islice(folder.path.glob("*/*.gguf"), MAX_FILES))
+        gguf = models_among(path.relative_to(folder.path).as_posix() for path in below)
     raise DraftproofError(
         "DP401",
         "checkpoint",
         f"{folder.place} without config.json and without safetensors",
         "a directory with config.json, or a GGUF file",
-        f"Name one of its GGUF files: {', '.join(gguf[:3])}"
+        f"Name one of its GGUF files: {', '.join(folder.label(name) for name in gguf[:3])}"
         if gguf
         else "Check that the download is complete.",
     )

@@ -220,3 +220,11 @@ def test_which_files_are_models() -> None:
     assert [quantisation_of(name) for name in found] == ["BF16", "Q4_K_M", "BF16"]
     assert quantisation_of("model.gguf") is None
     assert quantisation_of("tiny.q8_0.gguf") == "Q8_0"
+
+
+def test_models_in_folders_are_named(sound: Path, tmp_path: Path) -> None:
+    """As a download of part of a repository leaves them."""
+    shutil.copytree(sound.parent, tmp_path / "BF16")
+    with pytest.raises(DraftproofError) as caught:
+        open_view(str(tmp_path))
+    assert (caught.value.code, str(tmp_path / "BF16" / sound.name) in caught.value.remedy) == ("DP401", True)
