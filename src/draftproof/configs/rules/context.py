@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, whole
+from draftproof.configs.rules.facts.runners import runner
 from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.configs.speculation import HEADS, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
@@ -21,13 +22,24 @@ _OVERRIDES = Reading(
         url="https://github.com/vllm-project/vllm/issues/58080",
     ),
 )
-_EFFECT = {
-    "vllm": (
-        "vLLM lowers the served context to it (model runner V2), or stops drafting for the whole batch beyond "
-        "it (V1)"
-    ),
-    "sglang": "beyond it drafts are no longer accepted, and prompts get slower than without speculation",
-}
+_PLAIN_ROPE = frozenset({"default", "linear", "llama3", "ntk", "proportional"})
+"""Kinds of scaling under which vLLM lengthens a head's positions to the target's."""
+
+
+def _effect(case: Case) -> str:
+    """What the engine does with what lies beyond the drafter's positions."""
+    if case.engine == "sglang":
+        return "beyond it drafts are no longer accepted, and prompts get slower than without speculation"
+    on = runner(case)
+    if on == "V1":
+        return "vLLM (model runner V1) stops drafting for the whole batch beyond it"
+    if on == "V2" and case.is_within("==0.33.0"):
+        scaling = case.drafter.language_config.get("rope_scaling")
+        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, Mapping) else "default"
+        if case.method == "draft_model" or kind not in _PLAIN_ROPE:
+            return "vLLM (model runner V2) lowers the served context to it, with a warning alone"
+        return "vLLM lengthens the head's positions and drafts on, where it was never trained and is hardly accepted"
+    return "beyond it drafts are no longer accepted"
 
 
 def _positions(view: CheckpointView) -> int | None:
@@ -54,7 +66,7 @@ def _short_drafter(case: Case) -> Iterator[Hit]:
     if theirs is None or served is None or theirs >= served:
         return
     beyond = _share_beyond(case, theirs)
-    effect = _EFFECT.get(case.engine, "beyond it drafts are no longer accepted")
+    effect = _effect(case)
     yield Hit(
         detail=f"The drafter has {theirs} positions, and up to {served} are served: {effect}.{beyond}",
         evidence=(

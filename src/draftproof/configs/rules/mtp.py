@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -132,7 +133,26 @@ def _not_quantised(case: Case) -> Iterator[Hit]:
                     expected="modules_to_not_convert or its like with them",
                 ),
             ),
+            remedy=_exclusion_remedy(plain[0], str(method)),
         )
+
+
+def _exclusion_remedy(name: str, method: str) -> str | None:
+    """The exception as the quantisation's own format writes it; None where it is not known."""
+    module = re.split(r"\.(?:mlp|self_attn|experts|block_sparse_moe)\.", name)[0]
+    escaped = re.escape(module)
+    written = {
+        "gptq": {"dynamic": {f"-:{escaped}\\..*": {}}},
+        "compressed-tensors": {"ignore": [f"re:{escaped}\\..*"]},
+        "fp8": {"modules_to_not_convert": [module]},
+        "awq": {"modules_to_not_convert": [module]},
+    }.get(method.lower())
+    if written is None:
+        return None
+    return (
+        f"Add {json.dumps(written)[1:-1]} to quantization_config in a copy of config.json, or take a checkpoint that "
+        "has it; then look at acceptance first."
+    )
 
 
 def _is_excluded(name: str, quantisation: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from draftproof.configs.identity import identify
+from draftproof.configs.identity import identify, is_hub_id
 from draftproof.configs.pairs import Pair, load_catalogue
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Rule
@@ -72,6 +72,14 @@ def _tail(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].casefold()
 
 
+_SIZED = re.compile(r"\d[bm](?![a-z0-9])|\d+x\d+b", re.IGNORECASE)
+
+
+def _tells(name: str) -> bool:
+    """Whether a name says which model it stands for: a hub id does, a path where a part of it names a size."""
+    return is_hub_id(name) or _SIZED.search(name) is not None
+
+
 def _agrees(declared: str, names: tuple[str, ...]) -> bool:
     """A path names its model in any of its parts: models--owner--name/snapshots/commit is the hub's own cache."""
     return any(_tail(declared) in re.split(r"/|--", name.casefold()) for name in names)
@@ -102,6 +110,9 @@ def _another_target(case: Case) -> Iterator[Hit]:
     declared, names = _declared(case.drafter.config), _names_of_target(case)
     if declared is None or _agrees(declared[1], names) or not names:
         return
+    if not (_tells(declared[1]) and any(map(_tells, names))):
+        yield from _untold(case, declared, names[0])
+        return
     is_copy = any(
         _tail(_QUANTISED.split(name)[0]) == _tail(_QUANTISED.split(declared[1])[0]) for name in names
     )
@@ -112,6 +123,27 @@ def _another_target(case: Case) -> Iterator[Hit]:
             Evidence(where=case.drafter.reference, key=declared[0], found=declared[1], expected=names[0]),
         ),
         severity=Severity.INFO if is_copy else Severity.WARNING,
+    )
+
+
+def _untold(case: Case, declared: tuple[str, str], name: str) -> Iterator[Hit]:
+    """A path as /mnt/models says nothing of what lies there: architectures are all that can be compared."""
+    inner = case.drafter.config.get("speculators_config")
+    verifier = inner.get("verifier") if isinstance(inner, Mapping) else None
+    made_for = verifier.get("architectures") if isinstance(verifier, Mapping) else None
+    served = case.target_view.config.get("architectures") if case.target_view is not None else None
+    differ = isinstance(made_for, list) and isinstance(served, list) and made_for and served != made_for
+    path = name if not _tells(name) else declared[1]
+    yield Hit(
+        detail=(
+            f"The drafter was made for {declared[1]}, a {made_for[0]}; {name} holds a {served[0]}."
+            if differ and made_for and served
+            else f"The drafter was made for {declared[1]}; the target is {name}. Whether both are one model cannot be "
+            f"known: {path} is a path that does not name one."
+        ),
+        evidence=(Evidence(where=case.drafter.reference, key=declared[0], found=declared[1], expected=name),),
+        severity=Severity.WARNING if differ else Severity.INFO,
+        remedy=f"Compare config.json of {name} with that of {declared[1]}. {_MEASURE}",
     )
 
 

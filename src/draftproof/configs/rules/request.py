@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from draftproof.configs.rules.case import Case, Traffic
-from draftproof.configs.rules.facts.parameters import PARAMETERS, READ_ENGINES, Effect, of_parameter
+from draftproof.configs.rules.facts.parameters import (
+    PARAMETERS,
+    READ_ENGINES,
+    Effect,
+    ParameterFact,
+    of_parameter,
+)
 from draftproof.configs.rules.rule import Hit, MissingError, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
@@ -24,16 +30,20 @@ def _traffic(case: Case) -> Traffic:
 def _by_effect(effect: Effect) -> Callable[[Case], Iterator[Hit]]:
     def judge(case: Case) -> Iterator[Hit]:
         traffic = _traffic(case)
+        used: dict[ParameterFact, list[str]] = {}
         for parameter in traffic.parameters:
             for fact in of_parameter(case.engine, parameter, case.method):
-                if fact.effect != effect or (fact.unless is not None and case.is_on(fact.unless)):
-                    continue
-                yield Hit(
-                    detail=f"{parameter} ({traffic.uses(parameter)}): {fact.words}.",
-                    evidence=(Evidence(where="requests", key=parameter, found=traffic.uses(parameter)),),
-                    remedy=fact.remedy,
-                    reading=fact.reading,
-                )
+                if fact.effect == effect and not (fact.unless is not None and case.is_on(fact.unless)):
+                    used.setdefault(fact, []).append(parameter)
+        for fact, names in used.items():
+            yield Hit(
+                detail=f"{', '.join(f'{name} ({traffic.uses(name)})' for name in names)}: {fact.words}.",
+                evidence=tuple(
+                    Evidence(where="requests", key=name, found=traffic.uses(name)) for name in names
+                ),
+                remedy=fact.remedy,
+                reading=fact.reading,
+            )
 
     return judge
 

@@ -91,7 +91,8 @@ def _layers_elsewhere(case: Case) -> Iterator[Hit]:
             f"what comes out of the first {_words(taken)} layers instead."
         ),
         evidence=(
-            Evidence(where=case.drafter.reference, key=key, found=_words(written), expected=_words(taken)),
+            Evidence(where=case.drafter.reference, key=key, found=_words(written)),
+            Evidence(where=case.engine, key="layers passed", found=_words(taken)),
         ),
         remedy=_layers_remedy(known, meant),
         reading=known.reading,
@@ -149,6 +150,7 @@ def _norms(case: Case) -> Iterator[Hit]:
         yield Hit(
             detail=f"The configuration says that fc has no bias, and the head holds {bias}.",
             evidence=(Evidence(where="config.json", key="bias", found="false", expected="true"),),
+            severity=Severity.WARNING,
         )
 
 
@@ -167,6 +169,7 @@ def _disagreement(
                 Evidence(where="config.json", key=flag, found="true"),
                 Evidence(where="the head's tensors", found="no such tensor", expected=wanted),
             ),
+            severity=Severity.WARNING,
         )
     elif norm is not None and not is_set:
         what = "vLLM refuses to load it" if refused else "engines leave it out"
@@ -176,7 +179,7 @@ def _disagreement(
                 Evidence(where=tensors[norm].where, key=norm, found=str(list(tensors[norm].shape))),
                 Evidence(where="config.json", key=flag, found="not set", expected="true"),
             ),
-            severity=Severity.ERROR if refused else None,
+            severity=Severity.ERROR if refused else Severity.WARNING,
             remedy=f'Write "{flag}": true into the head\'s config.json, as the weights are.',
         )
 
