@@ -11,6 +11,7 @@ from typing import Literal
 
 from draftproof.checkpoints.architecture import Architecture
 from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES
+from draftproof.checkpoints.hybrids import GGUF_TELLS, HYBRIDS
 from draftproof.checkpoints.layers import (
     Compressed,
     KeyValues,
@@ -149,6 +150,14 @@ def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
     if name == "kimi_linear" and view.language_config.get("attn_res_block_size"):
         name = "kimi_k3"  # its text part calls itself by its ancestor's name
     shape = ARCHITECTURES.get(name) if name is not None else None
+    if shape is not None and view.kind == "gguf" and name in HYBRIDS and name not in GGUF_TELLS:
+        raise DraftproofError(
+            "DP403",
+            f"{view.reference}: general.architecture",
+            f"{str(found)[:80]}",
+            "an architecture whose GGUF metadata tell which layer is of which kind, and are read",
+            "Name the directory or the hub id that the file was made from: its config.json is read.",
+        )
     if name is None or shape is None:
         raise DraftproofError(
             "DP403",

@@ -204,3 +204,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
     ),
 }  # fmt: skip
+
+GGUF_TELLS = frozenset({"minicpm"})
+"""Of these rows, those for which a GGUF file's metadata are read in full. Of the others names of layers, windows and
+states would be taken from defaults, that is, guessed."""

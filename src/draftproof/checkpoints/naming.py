@@ -25,6 +25,8 @@ _MODEL_TYPES = {
 """GGUF architecture → Transformers' model_type, where they are spelled differently. deepseek2 stands for DeepSeek V2,
 V3 and models built alike."""
 
+_DELTA_NETS = ("qwen3next", "qwen35", "qwen35moe")
+
 _PLAIN = {
     "block_count": "num_hidden_layers",
     "context_length": "max_position_embeddings",
@@ -92,6 +94,8 @@ def gguf_names(
         named["rope_scaling"] = scaling
     if "kv_lora_rank" in named:
         named |= _latent_attention(own)
+    if architecture in _DELTA_NETS:
+        named |= _delta_net(own)
     embedding = shapes.get("token_embd.weight")
     if embedding is not None and len(embedding) == 2:
         named["vocab_size"] = embedding[0]
@@ -116,4 +120,19 @@ def _latent_attention(own: Mapping[str, Any]) -> dict[str, Any]:
             found["qk_nope_head_dim"] = key - rotary
     if value is not None:
         found["v_head_dim"] = value
+    return found
+
+
+def _delta_net(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes of gated delta nets as llama.cpp's converter writes them: under the names of a state space model's."""
+    names = {
+        "ssm.conv_kernel": "linear_conv_kernel_dim",
+        "ssm.state_size": "linear_key_head_dim",
+        "ssm.group_count": "linear_num_key_heads",
+        "ssm.time_step_rank": "linear_num_value_heads",
+    }
+    found = {theirs: own[ours] for ours, theirs in names.items() if ours in own}
+    inner, heads = own.get("ssm.inner_size"), own.get("ssm.time_step_rank")
+    if type(inner) is int and type(heads) is int and heads > 0 and inner % heads == 0:
+        found["linear_value_head_dim"] = inner // heads
     return found

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -637,6 +639,49 @@ def test_files_have_the_last_word(tmp_path: Path) -> None:
         tmp_path / "hf/model.safetensors"
     )
     assert directory.layers == file.layers
+
+
+def write_metadata(path: Path, architecture: str, **own: int) -> Path:
+    """A GGUF file of one tensor with these numbers of its architecture."""
+    writer = gguf.GGUFWriter(str(path), architecture)
+    for key, value in own.items():
+        writer.add_uint32(f"{architecture}.{key.replace('__', '.')}", value)
+    writer.add_tensor("token_embd.weight", np.zeros((320, 64), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+SIZES = {
+    "block_count": 4, "embedding_length": 64, "attention__head_count": 4, "attention__head_count_kv": 2,
+    "attention__key_length": 32, "feed_forward_length": 96,
+}  # fmt: skip
+
+
+def test_a_gguf_file_tells_what_delta_nets_keep(tmp_path: Path) -> None:
+    states = {
+        "ssm__conv_kernel": 3, "ssm__state_size": 8, "ssm__group_count": 2, "ssm__time_step_rank": 4,
+        "ssm__inner_size": 64, "full_attention_interval": 2,
+    }  # fmt: skip
+    config = (
+        TINY
+        | DELTA_NET
+        | {"model_type": "qwen3_5_text", "full_attention_interval": 2, "linear_conv_kernel_dim": 3}
+    )
+    expected = of(write_config(tmp_path / "config", config))
+    assert of(write_metadata(tmp_path / "model.gguf", "qwen35", **SIZES, **states)).layers == expected.layers
+
+
+@pytest.mark.parametrize(
+    "architecture", ["llama4", "gemma3n", "gemma4", "mamba", "jamba", "nemotron_h", "lfm2"]
+)
+def test_layers_that_gguf_metadata_tell_in_words_not_read_are_not_guessed(
+    architecture: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DraftproofError, match=r"DP403.*config\.json"):
+        of(write_metadata(tmp_path / "model.gguf", architecture, **SIZES))
 
 
 def test_experts_that_the_files_do_not_hold_are_refused(tmp_path: Path) -> None:
