@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -238,37 +239,40 @@ def _read_tensors(
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
         raise broken(cursor.path, f"general.alignment {alignment}", "a power of two")
-    relative: dict[str, GgufTensor] = {}
+    found: dict[str, tuple[int, str, tuple[int, ...], int]] = {}
     for _ in range(num_tensors):
         name = cursor.string(MAX_NAME_BYTES)
-        if name in relative:
+        if name in found:
             raise broken(cursor.path, f"the tensor {name!r} twice", "each tensor once")
-        relative[name] = _read_tensor(cursor, name, types)
+        found[name] = _read_tensor(cursor, name, types)
     data_start = -(-cursor.position // alignment) * alignment
     end = data_start
     tensors: dict[str, GgufTensor] = {}
-    for name, tensor in sorted(relative.items(), key=lambda item: item[1].offset):
-        offset = data_start + tensor.offset
-        if tensor.offset % alignment or offset < end:
-            raise broken(
-                cursor.path, f"tensor {name!r} at {tensor.offset}", "aligned tensors without overlaps"
-            )
-        end = offset + tensor.num_bytes
+    for name, (relative, type_name, shape, num_bytes) in sorted(found.items(), key=lambda item: item[1][0]):
+        offset = data_start + relative
+        if relative % alignment or offset < end:
+            raise broken(cursor.path, f"tensor {name!r} at {relative}", "aligned tensors without overlaps")
+        end = offset + num_bytes
         if end > cursor.size:
             raise broken(cursor.path, f"{cursor.size} bytes", f"at least {end} bytes, where {name!r} ends")
-        tensors[name] = GgufTensor(tensor.type_name, tensor.shape, offset, tensor.num_bytes)
+        tensors[name] = GgufTensor(type_name, shape, offset, num_bytes)
     return tensors
 
 
-def _read_tensor(cursor: Cursor, name: str, types: Mapping[int, tuple[str, int, int]]) -> GgufTensor:
+_TENSOR_LAYOUTS = tuple(struct.Struct(f"<{num_dims}QIQ") for num_dims in range(_MAX_DIMS + 1))
+"""By number of dimensions: these, the number of the type, the offset."""
+
+
+def _read_tensor(
+    cursor: Cursor, name: str, types: Mapping[int, tuple[str, int, int]]
+) -> tuple[int, str, tuple[int, ...], int]:
+    """Its offset behind the header, type, shape with the row length last, and bytes."""
     num_dims = cursor.count("I", _MAX_DIMS, "dimensions")
-    dims = [cursor.scalar("Q") for _ in range(num_dims)]
-    number = cursor.scalar("I")
-    offset = cursor.scalar("Q")
+    *dims, number, offset = cursor.numbers(_TENSOR_LAYOUTS[num_dims])
     if number not in types:
         known = ", ".join(type_name for type_name, _, _ in types.values())
         raise _unsupported(cursor.path, f"tensor {name!r}", f"type number {number}", f"one of {known}")
     type_name, block_size, block_bytes = types[number]
     if not dims or 0 in dims or dims[0] % block_size:
         raise broken(cursor.path, f"tensor {name!r} of {dims}", f"rows of whole blocks of {block_size}")
-    return GgufTensor(type_name, tuple(reversed(dims)), offset, math.prod(dims) // block_size * block_bytes)
+    return offset, type_name, tuple(reversed(dims)), math.prod(dims) // block_size * block_bytes

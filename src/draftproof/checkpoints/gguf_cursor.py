@@ -21,6 +21,7 @@ MAX_STRING_BYTES = 1 << 24
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LAYOUTS = {code: struct.Struct("<" + code) for code in _SCALARS.values()}
 
 
 class ShortError(Exception):
@@ -59,8 +60,15 @@ class Cursor:
             return ShortError()
         return broken(self.path, f"{self.size} bytes", f"at least {wanted} bytes")
 
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        start, end = self.position, self.position + layout.size
+        if end > len(self.data):
+            raise self.end(end)
+        self.position = end
+        return layout.unpack_from(self.data, start)
+
     def scalar(self, code: str) -> Any:
-        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+        return self.numbers(_LAYOUTS[code])[0]
 
     def count(self, code: str, limit: int, what: str) -> int:
         number: int = self.scalar(code)
@@ -80,7 +88,7 @@ class Cursor:
 
     def ends_of_strings(self, length: int, limit: int) -> list[int]:
         """Where the first of `length` strings starts, and where each ends. Their text is not looked at."""
-        read_length = struct.Struct("<Q").unpack_from
+        read_length = _LAYOUTS["Q"].unpack_from
         data, num_at_hand, end = self.data, len(self.data), self.position
         ends = [end]
         try:
@@ -115,7 +123,7 @@ class Cursor:
         if length <= self.longest_read:
             return self.elements(kind, length)
         if kind != _STRING:
-            stored = self.take(length * struct.calcsize("<" + _SCALARS[kind]))
+            stored = self.take(length * _LAYOUTS[_SCALARS[kind]].size)
             return StoredArray(self.path, kind, length, stored)
         ends = self.ends_of_strings(length, MAX_STRING_BYTES)
         return StoredArray(self.path, kind, length, self.data[ends[0] : ends[-1]])

@@ -110,8 +110,8 @@ def parse_header(path: Path | str, size: int, header: bytes) -> dict[str, Tensor
     """
     document = parse_json(path, decode(path, header))
     document.pop("__metadata__", None)
-    data_start = 8 + len(header)
-    tensors = {name: _entry(path, name, value, data_start) for name, value in document.items()}
+    where, data_start = Path(path), 8 + len(header)
+    tensors = {name: _entry(where, name, value, data_start) for name, value in document.items()}
     end = data_start
     for entry in sorted(tensors.values(), key=lambda entry: (entry.offset, entry.num_bytes)):
         if entry.offset != end:
@@ -122,7 +122,7 @@ def parse_header(path: Path | str, size: int, header: bytes) -> dict[str, Tensor
     return tensors
 
 
-def _entry(path: Path | str, name: str, value: Any, data_start: int) -> TensorEntry:
+def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
     found = value if isinstance(value, dict) else {}
     dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
     bits = ELEMENT_BITS.get(dtype) if isinstance(dtype, str) else None
@@ -130,7 +130,7 @@ def _entry(path: Path | str, name: str, value: Any, data_start: int) -> TensorEn
         num_elements = math.prod(shape)
         begin, end = offsets
         if num_elements <= _MAX_ELEMENTS and (end - begin) * 8 == num_elements * bits:
-            return TensorEntry(Path(path), str(dtype), tuple(shape), data_start + begin, end - begin)
+            return TensorEntry(path, str(dtype), tuple(shape), data_start + begin, end - begin)
     said = f"tensor {name[:100]!r}: {str(value)[:200]}"
     raise broken(path, said, "dtype, shape and data_offsets that agree")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from draftproof.checkpoints.files import INDEX_MAX_BYTES, broken, decode, parse_json
@@ -102,10 +101,7 @@ def read_headers(folder: Folder, shards: Shards) -> dict[str, tuple[str, TensorE
 
     Raises DP402 for a broken header or a tensor in two files, DP404 where index and shards disagree.
     """
-    with ThreadPoolExecutor(_NUM_READERS) as readers:
-        headers = dict(
-            zip(shards.files, readers.map(lambda name: read_header(folder, name), shards.files), strict=True)
-        )
+    headers = dict(zip(shards.files, _read_each(folder, shards.files), strict=True))
     found: dict[str, tuple[str, TensorEntry]] = {}
     if shards.weight_map is None:
         for file, header in headers.items():
@@ -129,6 +125,16 @@ def read_headers(folder: Folder, shards: Shards) -> dict[str, tuple[str, TensorE
             )
         found[tensor] = (file, headers[file][tensor])
     return found
+
+
+def _read_each(folder: Folder, files: tuple[str, ...]) -> list[dict[str, TensorEntry]]:
+    """Several at a time: on a hub each is a request."""
+    if len(files) == 1:
+        return [read_header(folder, files[0])]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_NUM_READERS) as readers:
+        return list(readers.map(lambda name: read_header(folder, name), files))
 
 
 def read_header(folder: Folder, name: str) -> dict[str, TensorEntry]:

@@ -19,6 +19,7 @@ from draftproof.core.errors import DraftproofError
 FLOAT_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _DTYPES = {"float64": 8, "float32": 4, "float16": 2, "half": 2, "bfloat16": 2}
 _LAYER = re.compile(r"(?:^|\.)(?:layers|blk)\.(\d{1,9})\.")
+_MTP = re.compile(r"(?:^|\.)mtp(?:_|\.)")
 _TABLES = ("d2t", "t2d", "g_idx")
 """Integers that map or sort, not parameters."""
 _SCALE = re.compile(
@@ -56,7 +57,7 @@ class Weights:
 
 def is_of_mtp(name: str, num_layers: int) -> bool:
     """Whether a tensor belongs to built-in prediction layers: `mtp.…`, or a layer behind the last."""
-    if re.search(r"(^|\.)mtp(_|\.)", name):
+    if "mtp" in name and _MTP.search(name):
         return True
     match = _LAYER.search(name)
     return (
@@ -66,7 +67,7 @@ def is_of_mtp(name: str, num_layers: int) -> bool:
 
 def num_mtp_layers(names: frozenset[str]) -> int:
     """Prediction layers among tensors named `mtp.…`; 0 without any."""
-    own = [name for name in names if re.search(r"(^|\.)mtp(_|\.)", name)]
+    own = [name for name in names if "mtp" in name and _MTP.search(name)]
     numbers = {match[1] for name in own if (match := _LAYER.search(name))}
     return len(numbers) or min(1, len(own))
 
@@ -92,7 +93,9 @@ def count_from_tensors(view: CheckpointView, num_layers: int) -> int | None:
     return sum(
         math.prod(info.shape)
         for name, info in tensors.items()
-        if not is_of_mtp(name, num_layers) and not name.endswith(_TABLES) and not _SCALE.search(name)
+        if not is_of_mtp(name, num_layers)
+        and not name.endswith(_TABLES)
+        and not _SCALE.search(name, name.rfind(".") + 1)
     )
 
 
