@@ -1,6 +1,6 @@
 """Draftproof runs speculative decoding, proves that it changed nothing, and says whether it pays.
 
-Importing the package imports neither torch nor transformers; the engine's names load on first use.
+Importing the package imports neither torch nor transformers; most names load on first use.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from draftproof.core.errors import DraftproofError
-from draftproof.core.intent import parse_intent
-from draftproof.core.params import SamplingParams
 from draftproof.core.version import __version__
 
 if TYPE_CHECKING:
+    from draftproof.core.intent import parse_intent
+    from draftproof.core.params import SamplingParams
     from draftproof.engine.engine import Engine
     from draftproof.engine.request import Request, RequestOutput
 
@@ -32,6 +32,8 @@ _LAZY = {
     "Engine": "draftproof.engine.engine",
     "Request": "draftproof.engine.request",
     "RequestOutput": "draftproof.engine.request",
+    "SamplingParams": "draftproof.core.params",
+    "parse_intent": "draftproof.core.intent",
 }
 
 

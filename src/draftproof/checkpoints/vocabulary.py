@@ -8,11 +8,12 @@ them. Special tokens stand for no text, so between different vocabularies they h
 from __future__ import annotations
 
 import codecs
-import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from draftproof.core.errors import DraftproofError
 MAX_TOKEN_ID = 1 << 24
 
 _GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER_DEFINED, _GGUF_UNUSED = 2, 3, 4, 5
+_GGUF_NOT_ORDINARY = frozenset((_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER_DEFINED, _GGUF_UNUSED))
+_ZERO_BYTE = "Ā"
+"""How GPT-2's alphabet spells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,11 @@ class Vocabulary:
     special: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VocabularyFit:
     """How a drafter's token ids relate to a target's.
 
     same_ids          every id that has a token in both has the same token in both
-    pairs             (target id, drafter id) of equal tokens, ascending by target id; with `same_ids` the ids are
-                      equal and special tokens are among them
     covers_target     each of the target's tokens has a counterpart
     num_target        ordinary tokens of the target
     num_drafter       ordinary tokens of the drafter
@@ -50,13 +52,26 @@ class VocabularyFit:
     first_difference  in words, the lowest id that stands for different tokens; None with `same_ids`
     """
 
+    target: Vocabulary = field(repr=False)
+    drafter: Vocabulary = field(repr=False)
     same_ids: bool
-    pairs: tuple[tuple[int, int], ...]
     covers_target: bool
     num_target: int
     num_drafter: int
     num_shared: int
     first_difference: str | None
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """(target id, drafter id) of equal tokens, ascending by target id. With `same_ids` the ids are equal, and
+        special tokens are among them."""
+        if self.same_ids:
+            both = enumerate(zip(self.target.tokens, self.drafter.tokens, strict=False))
+            return tuple(
+                (token_id, token_id) for token_id, (our, their) in both if our is not None and our == their
+            )
+        ours, theirs = _lowest_ids(self.target), _lowest_ids(self.drafter)
+        return tuple(sorted((ours[token], theirs[token]) for token in ours.keys() & theirs.keys()))
 
     @property
     def overlap(self) -> float:
@@ -107,30 +122,43 @@ def parse_vocabulary(path: Path | str, text: str) -> Vocabulary:
 def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
     """Maps the drafter's tokens to the target's: by id where all ids agree, else by their bytes."""
     difference = _first_difference(target.tokens, drafter.tokens)
-    ours = _ordinary(target)
-    theirs = ours if target == drafter else _ordinary(drafter)
-    shared = ours.keys() if theirs is ours else ours.keys() & theirs.keys()
-    pairs: Iterable[tuple[int, int]]
-    if difference is not None:
-        pairs = sorted((ours[token], theirs[token]) for token in shared)
-    else:
+    ours = set(_texts(target))
+    theirs = ours if target == drafter else set(_texts(drafter))
+    ours.discard(None)
+    theirs.discard(None)
+    num_shared = len(ours & theirs)
+    num_pairs = num_shared
+    if difference is None:
         both = zip(target.tokens, drafter.tokens, strict=False)
-        pairs = [
-            (token_id, token_id)
-            for token_id, (our, their) in enumerate(both)
-            if our is not None and our == their
-        ]
-    pairs = tuple(pairs)
-    num_target_tokens = len(target.tokens) - target.tokens.count(None)
+        num_pairs = sum(our is not None and our == their for our, their in both)
     return VocabularyFit(
+        target=target,
+        drafter=drafter,
         same_ids=difference is None,
-        pairs=pairs,
-        covers_target=len(pairs) == num_target_tokens,
+        covers_target=num_pairs == len(target.tokens) - target.tokens.count(None),
         num_target=len(ours),
         num_drafter=len(theirs),
-        num_shared=len(shared),
+        num_shared=num_shared,
         first_difference=difference,
     )
+
+
+def bytes_of_tokens(tokens: Sequence[str], is_byte_level: bool) -> list[bytes]:
+    """`bytes_of_token` of each, all at once where every token keeps to the alphabet: there are 150,000 and more."""
+    if is_byte_level:
+        text = "".join(tokens)
+        if "\0" not in text:
+            try:
+                content = codecs.charmap_encode(text.replace(_ZERO_BYTE, "\0"), "strict", _byte_level_map())[
+                    0
+                ]
+            except UnicodeEncodeError:
+                pass
+            else:  # a character is a byte
+                return [
+                    content[start:end] for start, end in pairwise(accumulate(map(len, tokens), initial=0))
+                ]
+    return [bytes_of_token(token, is_byte_level) for token in tokens]
 
 
 def bytes_of_token(token: str, is_byte_level: bool) -> bytes:
@@ -159,7 +187,7 @@ def added_token_bytes(content: str, is_special: bool, is_byte_level: bool) -> by
     return content.encode() if is_special or is_byte_level else bytes_of_token(content, False)
 
 
-@functools.cache
+@cache
 def byte_of_character() -> dict[str, int]:
     """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for characters from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -169,7 +197,7 @@ def byte_of_character() -> dict[str, int]:
     }
 
 
-@functools.cache
+@cache
 def _byte_level_map() -> Any:
     """The same as a map that the interpreter encodes with at once; it cannot hold the zero byte's character."""
     character_of_byte = {byte: character for character, byte in byte_of_character().items()}
@@ -186,11 +214,19 @@ def _first_difference(ours: tuple[bytes | None, ...], theirs: tuple[bytes | None
     return None
 
 
-def _ordinary(vocabulary: Vocabulary) -> dict[bytes, int]:
-    """Bytes → lowest id of every token that stands for text."""
-    special = vocabulary.special
-    numbered = list(enumerate(vocabulary.tokens))
-    return {token: token_id for token_id, token in reversed(numbered) if token and token_id not in special}
+def _texts(vocabulary: Vocabulary) -> list[bytes | None]:
+    """By id the text that the token stands for; None for tokens that stand for none."""
+    texts = [token or None for token in vocabulary.tokens]
+    for token_id in vocabulary.special:
+        if 0 <= token_id < len(texts):
+            texts[token_id] = None
+    return texts
+
+
+def _lowest_ids(vocabulary: Vocabulary) -> dict[bytes, int]:
+    """Text → lowest id of the tokens that stand for it."""
+    numbered = list(enumerate(_texts(vocabulary)))
+    return {text: token_id for token_id, text in reversed(numbered) if text is not None}
 
 
 def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
@@ -208,18 +244,22 @@ def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
             "Convert the model again with a current converter.",
         )
     is_byte_level = metadata.get("tokenizer.ggml.model") == "gpt2"
+    ordinary = [
+        str(token) for token, kind in zip(spellings, types, strict=True) if kind not in _GGUF_NOT_ORDINARY
+    ]
+    contents = iter(bytes_of_tokens(ordinary, is_byte_level))
     tokens: list[bytes | None] = []
     special = set()
-    for token_id, (token, kind) in enumerate(zip(spellings, types, strict=True)):
-        if kind == _GGUF_UNUSED:
+    for token_id, kind in enumerate(types):
+        if kind not in _GGUF_NOT_ORDINARY:
+            tokens.append(next(contents))
+        elif kind == _GGUF_UNUSED:
             tokens.append(None)
-        elif kind in (_GGUF_CONTROL, _GGUF_UNKNOWN):
-            special.add(token_id)
-            tokens.append(str(token).encode())
         elif kind == _GGUF_USER_DEFINED:
-            tokens.append(added_token_bytes(str(token), False, is_byte_level))
+            tokens.append(added_token_bytes(str(spellings[token_id]), False, is_byte_level))
         else:
-            tokens.append(bytes_of_token(str(token), is_byte_level))
+            special.add(token_id)
+            tokens.append(str(spellings[token_id]).encode())
     return Vocabulary(tuple(tokens), frozenset(special))
 
 
@@ -235,8 +275,8 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
     if size > MAX_TOKEN_ID or min(ids, default=0) < 0:
         raise ValueError(f"token ids from {min(ids)} to {size - 1}")
     tokens: list[bytes | None] = [None] * size
-    for token, token_id in vocab.items():
-        tokens[token_id] = bytes_of_token(token, is_byte_level)
+    for token_id, content in zip(vocab.values(), bytes_of_tokens(list(vocab), is_byte_level), strict=True):
+        tokens[token_id] = content
     special = set()
     for token_id, entry in added.items():
         tokens[token_id] = added_token_bytes(str(entry["content"]), bool(entry.get("special")), is_byte_level)

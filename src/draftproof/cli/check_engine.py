@@ -103,14 +103,14 @@ def engine_of(target: str | None, named: Named, options: Mapping[str, Any]) -> t
 
 def installed(engine: str) -> dict[str, str]:
     """The version of an engine's package in this Python, if it is there."""
-    from importlib.metadata import PackageNotFoundError, version
-
     packages = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "transformers": "transformers",
                 "openvino": "openvino-genai"}  # fmt: skip
+    if engine not in packages:
+        return {}
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return (
-            {"version": version(packages[engine]), "where": "package metadata"} if engine in packages else {}
-        )
+        return {"version": version(packages[engine]), "where": "package metadata"}
     except PackageNotFoundError:
         return {}
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.checkpoints.vocabulary import (
     Vocabulary,
+    byte_of_character,
     bytes_of_token,
+    bytes_of_tokens,
     compare,
     parse_gguf_vocabulary,
     read_vocabulary,
@@ -165,3 +169,50 @@ def test_broken_gguf_vocabularies_are_refused(changes: dict[str, Any]) -> None:
 def test_only_two_hexadecimal_digits_are_a_byte(token: str) -> None:
     assert bytes_of_token(token, False) == token.encode()
     assert bytes_of_token("<0xe9>", False) == b"\xe9"
+
+
+SPELLINGS = st.lists(
+    st.one_of(
+        st.text(st.sampled_from(sorted(byte_of_character())), max_size=5),
+        st.text(max_size=3),
+        st.sampled_from(["\0", "Ā", "▁", "<0x0A>"]),
+    ),
+    max_size=6,
+)
+
+
+@given(tokens=SPELLINGS, is_byte_level=st.booleans())
+def test_many_tokens_at_once_are_what_each_is_alone(tokens: list[str], is_byte_level: bool) -> None:
+    assert bytes_of_tokens(tokens, is_byte_level) == [
+        bytes_of_token(token, is_byte_level) for token in tokens
+    ]
+
+
+VOCABULARIES = st.builds(
+    lambda tokens, special: Vocabulary(tuple(tokens), frozenset(special)),
+    st.lists(st.sampled_from([None, b"", b"a", b"b", b"c", b"ab"]), max_size=6),
+    st.sets(st.integers(-1, 7), max_size=2),
+)
+
+
+@given(target=VOCABULARIES, drafter=VOCABULARIES)
+def test_how_vocabularies_fit_is_what_their_definition_says(target: Vocabulary, drafter: Vocabulary) -> None:
+    both = [
+        (token_id, our, their)
+        for token_id, (our, their) in enumerate(zip(target.tokens, drafter.tokens, strict=False))
+        if our is not None and their is not None
+    ]
+    ours, theirs = ({}, {})
+    for vocabulary, lowest in ((target, ours), (drafter, theirs)):
+        for token_id, token in enumerate(vocabulary.tokens):
+            if token and token_id not in vocabulary.special:
+                lowest.setdefault(token, token_id)
+    fit = compare(target, drafter)
+    assert fit.same_ids == all(our == their for _, our, their in both)
+    if fit.same_ids:
+        assert fit.pairs == tuple((token_id, token_id) for token_id, _, _ in both)
+    else:
+        assert fit.pairs == tuple(sorted((ours[token], theirs[token]) for token in ours if token in theirs))
+    assert (fit.num_target, fit.num_drafter) == (len(ours), len(theirs))
+    assert fit.num_shared == sum(token in theirs for token in ours)
+    assert fit.covers_target == (len(fit.pairs) == sum(token is not None for token in target.tokens))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -477,3 +479,29 @@ def test_names_that_no_host_can_have(invoke, host: str) -> None:
 def test_what_would_be_ignored_is_refused(invoke, arguments: tuple[str, ...], code: str) -> None:
     result = invoke("check", *arguments)
     assert (result.status, result.code) == (2, code)
+
+
+DONE_ONCE = """
+import collections, sys
+opened = collections.Counter()
+sys.addaudithook(lambda event, arguments: opened.update([str(arguments[0])]) if event == "open" else None)
+from draftproof.cli.main import run
+status = run(sys.argv[2:])
+needless = {"torch", "transformers", "numpy", "httpx", "concurrent.futures", "importlib.metadata"} & set(sys.modules)
+assert not needless, needless
+again = {path: count for path, count in opened.items() if path.startswith(sys.argv[1]) and count > 1}
+assert not again, again
+sys.exit(status)
+"""
+
+
+def test_checking_a_pair_loads_nothing_needless_and_opens_each_file_once(
+    target: Path, tmp_path: Path
+) -> None:
+    drafter = write_view(tmp_path / "drafter", QWEN, tokens=TOKENS, special=SPECIAL)
+    speculation = json.dumps({"method": "draft_model", "model": str(drafter), "num_speculative_tokens": 4})
+    words = ["check", str(target), "--draft", str(drafter), "--speculative-config", speculation, "--json"]
+    program = [sys.executable, "-c", DONE_ONCE, str(tmp_path), *words]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 5), done.stderr
+    assert "VOCAB-01" in json.loads(done.stdout)["checked"]
