@@ -16,7 +16,6 @@ from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
-from draftproof.configs.reading.yamltext import read_yaml
 
 FLAG = "--config"
 
@@ -68,6 +67,8 @@ def take_file(
 
 
 def _flags(place: Place, truth: Truth, found: Gathering) -> FlagFile:
+    from draftproof.configs.reading.yamltext import read_yaml
+
     document = read_yaml(place)
     for surprise in document.surprises:
         found.remark(

@@ -13,7 +13,6 @@ from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.refusal import Place, bounded
 from draftproof.configs.reading.shell import CommandLine, Word, read_command
-from draftproof.configs.reading.yamltext import read_yaml
 
 _UNIT = re.compile(r"\s*\[[A-Z][A-Za-z]*\][ \t]*\r?\n")
 _START = re.compile(r"^ExecStart=[-@:+!]*", re.MULTILINE)
@@ -40,6 +39,8 @@ def read_start(place: Place) -> CommandLine:
     if text[start:].lstrip()[:1] == "[":
         return _program(place, CommandLine((), _list(read_json(place, start))))
     if _CONTAINER.match(text):
+        from draftproof.configs.reading.yamltext import read_yaml
+
         return _program(place, _of_container(read_yaml(place).node))
     return _program(place, read_command(place))
 
