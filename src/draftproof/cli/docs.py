@@ -1,7 +1,8 @@
 """Writes the generated pages of `docs`: `python -m draftproof.cli.docs [--check]`.
 
 `cli.md` comes from --help, `errors.md` from the codes, `pairs.md` from the catalogue of pairs,
-`providers.md` from the providers table, `rules.md` and `methods.md` from the rule base.
+`providers.md` from the providers table, `rules.md` from the rule base, `methods.md` from
+the rule base and the dialects.
 
 Called by developers and by `scripts/check`. With --check nothing is written, and a file that differs is named.
 """
@@ -16,8 +17,9 @@ import click
 
 from draftproof.cli.main import cli
 from draftproof.cli.pairs_page import pairs_page
+from draftproof.configs.compared import methods_page
 from draftproof.configs.providers.page import providers_page
-from draftproof.configs.rules.page import methods_page, rules_page
+from draftproof.configs.rules.page import rules_page
 from draftproof.core.errors import CODES
 
 ROOT = Path(__file__).resolve().parents[3]

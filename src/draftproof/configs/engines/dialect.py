@@ -15,7 +15,7 @@ from draftproof.configs.engines.account import Account
 from draftproof.configs.engines.base import Artifact, Default, NoteKind, Parsed, Reader, Rendered
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.speculation import Deployment, Speculation, Value
+from draftproof.configs.speculation import MODELS, Deployment, Speculation, Value
 from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Source
 
@@ -101,6 +101,8 @@ class Writer(ABC):
 
     why_not_here: Mapping[str, str] = {}
     """Field of a speculation → why this engine does not have it."""
+    maps_vocabularies = False
+    """Whether a drafter of another vocabulary is taken as it is."""
 
     def __init__(self, deployment: Deployment, dialect: Dialect, version: str) -> None:
         self.deployment, self.dialect, self.version = deployment, dialect, version
@@ -113,6 +115,11 @@ class Writer(ABC):
 
     def rendered(self) -> Rendered:
         artifacts = self.write()
+        other = "speculation.different_vocabulary"
+        if self.account.value(other) and self.method in MODELS and not self.maps_vocabularies:
+            self.account.impossible(
+                other, f"{self.dialect.title} takes drafters of the target's vocabulary alone"
+            )
         self.leave()
         if self.method != "none" and not self.account.has_impossible:
             for item in self.defaults:

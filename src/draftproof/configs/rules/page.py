@@ -1,12 +1,9 @@
-"""The pages `docs/rules.md` and `docs/methods.md`, out of the rule base. Called by whoever writes generated pages."""
+"""The page `docs/rules.md`, out of the rule base. Called by whoever writes generated pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from draftproof.configs.rules.facts.features import FEATURES
-from draftproof.configs.rules.facts.methods import METHODS
-from draftproof.configs.rules.facts.parameters import FACTS
 from draftproof.configs.rules.registry import FAMILIES, statements_of
 from draftproof.configs.rules.rule import Reading, Rule, Statement
 
@@ -19,14 +16,6 @@ A rule has a stable code, says what it saw where, and what to do. Severity: *err
 speculate, or will change the text; *warning*, it may cost speed, memory or acceptance; *info*, worth knowing. The
 severity named here is the worst that a rule gives. "Read for" is the range of versions for which the fact was read:
 for other versions `check` says "not known for X" instead of guessing. Figures in the texts are what others reported.
-"""
-
-_METHODS_INTRO = """\
-# Methods by engine
-
-This page is generated from the rule base by `python -m draftproof.cli.docs`; do not edit it.
-
-What is not listed was not found in the version read; that is no promise about other versions.
 """
 
 
@@ -51,61 +40,9 @@ def _statement(found: Statement) -> Iterator[str]:
 
 
 def _read(reading: Reading) -> str:
-    return f"{reading.engine} {_versions(reading)}: {reading.source.name}, read {reading.source.read}"
+    return f"{reading.engine} {in_words(reading)}: {reading.source.name}, read {reading.source.read}"
 
 
-def _versions(reading: Reading) -> str:
+def in_words(reading: Reading) -> str:
+    """The versions that a fact was read for."""
     return reading.versions.replace(",", ", ") or "(all versions)"
-
-
-def methods_page() -> str:
-    parts = [_METHODS_INTRO]
-    for engine in dict.fromkeys(fact.reading.engine for fact in METHODS):
-        own = [fact for fact in METHODS if fact.reading.engine == engine]
-        rows = [
-            f"| {fact.method} | `{fact.written}` | {_versions(fact.reading)} | "
-            f"{'; '.join(fact.needs) or '–'}{f' (removed: {fact.gone.versions})' if fact.gone else ''} |"
-            for fact in own
-        ]
-        parts.append(
-            "\n".join(
-                [f"## {engine}\n", "| method | written | versions | needs |", "|---|---|---|---|", *rows, ""]
-            )
-        )
-    parts.append(_features())
-    parts.append(_parameters())
-    return "\n".join(parts)
-
-
-def _features() -> str:
-    rows = [
-        f"| {fact.reading.engine} {_versions(fact.reading)} | {fact.feature.replace('_', ' ')} | "
-        f"{_which(fact.methods, fact.not_methods)} | {fact.severity.value} | {fact.effect} |"
-        for fact in FEATURES
-    ]
-    head = ["| engine | feature | methods | severity | what happens |", "|---|---|---|---|---|"]
-    return "\n".join(["## Together with other features\n", *head, *rows, ""])
-
-
-def _which(methods: frozenset[str], not_methods: frozenset[str] = frozenset()) -> str:
-    if methods:
-        return ", ".join(sorted(methods))
-    return f"all but {', '.join(sorted(not_methods))}" if not_methods else "all"
-
-
-def _parameters() -> str:
-    rows = [
-        f"| {fact.reading.engine} {_versions(fact.reading)} | {', '.join(fact.parameters)} | "
-        f"{_which(fact.methods)} | {fact.effect} | {fact.words} |"
-        for fact in FACTS
-    ]
-    head = ["| engine | parameters | methods | effect | what happens |", "|---|---|---|---|---|"]
-    return "\n".join(
-        [
-            "## Request parameters under speculation\n",
-            '"reported": others met faults, and in which versions is not known.\n',
-            *head,
-            *rows,
-            "",
-        ]
-    )

@@ -40,6 +40,7 @@ _RULES_DROPPED = {
 
 class DraftproofWriter(Writer):
     why_not_here = _UNSAID
+    maps_vocabularies = True
 
     def write(self) -> tuple[Artifact, ...]:
         account = self.account

@@ -41,7 +41,6 @@ _UNSAID: Mapping[str, str] = {
     "draft_weights": "a drafter's file has its own types",
     "draft_tensor_parallel": "a drafter's devices are chosen with --spec-draft-device",
     "draft_max_model_len": "a drafter gets the target's context",
-    "different_vocabulary": "llama.cpp compares the vocabularies itself when it loads the drafter",
 }
 
 

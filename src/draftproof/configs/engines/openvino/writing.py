@@ -90,7 +90,7 @@ class OpenVinoWriter(Writer):
             why = (
                 "a drafter must be named"
                 if self.method in ("draft_model", "eagle3")
-                else "it has no such method"
+                else "OpenVINO GenAI has no such method"
             )
             account.impossible(path, why, words.SOURCE)
 

@@ -18,7 +18,7 @@ from draftproof.configs.reading.shell import write_command
 ADAPTIVE_FILE = "adaptive.json"
 _NEAREST = {
     "suffix": "NGRAM, a trie over the outputs of all requests, is the nearest: method ngram",
-    "p_eagle": "EAGLE3",
+    "p_eagle": "its EAGLE3 drafts one token after the other",
 }
 _EXTRAS = "speculation.extras.sglang."
 

@@ -21,6 +21,8 @@ _WHY_NOT = {
 class TransformersWriter(Writer):
     """`before` are the lines in front of the call, `arguments` those of the call."""
 
+    maps_vocabularies = True
+
     def write(self) -> tuple[Artifact, ...]:
         self.before: list[str] = []
         self.imports: list[str] = []

@@ -22,6 +22,8 @@ _SPECULATION = "speculation."
 class VllmWriter(Writer):
     """`config` becomes the speculation object, `words` the flags."""
 
+    maps_vocabularies = True
+
     def write(self) -> tuple[Artifact, ...]:
         if self._method():
             self._drafter()
