@@ -32,6 +32,7 @@ A model's path alone stands for its name. What is not said is not there."""
 _MODELS = ("target", "speculation.drafter")
 _GROUPS: Mapping[str, type[Tree | LookUp]] = {"speculation.tree": Tree, "speculation.lookup": LookUp}
 _EXTRAS = ("extras", "speculation.extras")
+_HOW_STARTED = {"launcher": "how {0} is started", "env": "variables of {0}'s own process"}
 _UNCOUNTED = ("engine", "version")
 """Whose configuration it is: no setting."""
 
@@ -180,7 +181,10 @@ class Account:
                 owner = path.removeprefix(extras + ".").partition(".")[0]
                 if owner in DIALECTS and dialect(owner).title == self.title:
                     return "it says nothing beside what is written"
-                return f"a key of {owner}'s own that {self.title} does not have"
+                key = path.removeprefix(f"{extras}.{owner}.")
+                return _HOW_STARTED.get(key, "a key of {0}'s own that {1} does not have").format(
+                    owner, self.title
+                )
         if path == "rest":
             return f"arguments of {self._source_engine}'s own command, which say nothing about speculation"
         return f"{self.title} has no such setting"

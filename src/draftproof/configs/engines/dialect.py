@@ -134,6 +134,27 @@ class Writer(ABC):
         """Puts down what can be said, with a note for each setting; what comes of it if a note says impossible is of
         no use to anybody."""
 
+    def name(self, path: str, after: str) -> None:
+        """Notes a model's name; what another engine loads is not always what this one can."""
+        name, engine = str(self.account.value(path)), self.deployment.engine
+        reason = None if self.own else self.about_name(name)
+        if reason is None and not self.own and engine == "openvino":
+            reason = "a directory in OpenVINO's format: name the checkpoint that it was made of"
+        elif reason is None and not self.own and engine == "fireworks" and name.startswith("accounts/"):
+            reason = "a resource of Fireworks: name the checkpoint itself"
+        if reason is None:
+            self.account.kept(path, after)
+        else:
+            self.account.converted(path, after, reason)
+
+    def about_name(self, name: str) -> str | None:
+        """What has to be done before this engine loads another engine's model, or None."""
+        if name.lower().endswith(".gguf"):
+            return (
+                f"a GGUF file: where {self.dialect.title} reads none, name the checkpoint that it was made of"
+            )
+        return None
+
     def leave(self) -> None:
         """Notes as dropped what was not written about speculation, with the reason."""
         for path in self.account.under("speculation"):

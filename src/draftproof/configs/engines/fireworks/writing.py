@@ -50,7 +50,16 @@ class FireworksWriter(Writer):
             return
         self.config[field] = found
         if not self.account.is_noted(path):
-            self.account.kept(path, f"{field}: {json.dumps(found, ensure_ascii=False)}")
+            after = f"{field}: {json.dumps(found, ensure_ascii=False)}"
+            if isinstance(found, str):
+                self.name(path, after)
+            else:
+                self.account.kept(path, after)
+
+    def about_name(self, name: str) -> str | None:
+        if name.startswith("accounts/"):
+            return None
+        return "Fireworks serves its own models and uploaded ones: accounts/…/models/…"
 
     def _precision(self) -> None:
         value = self.account.value("dtype")

@@ -60,9 +60,13 @@ class LlamaCppWriter(Writer):
         account = self.account
         if account.is_said("target"):
             self._model("target", words.MODEL, words.HUB)
-        length, slots = account.value("max_model_len"), account.value("max_num_seqs")
+        length, slots = account.value("max_model_len"), account.said.get("max_num_seqs")
         unified = account.said.get("extras.llamacpp.kv-unified")
-        if slots is not None:
+        if slots is not None and length is None and not self.own:
+            self.words += [words.PARALLEL.name, str(slots)]
+            reason = f"each slot gets an equal part of the context: give {words.CONTEXT.name} for all of them"
+            account.converted("max_num_seqs", f"{words.PARALLEL.name} {slots}", reason, words.SOURCE)
+        elif slots is not None:
             self._write("max_num_seqs", words.PARALLEL.name, slots)
         if length is not None:
             whole = length * slots if slots is not None and unified is not True else length
@@ -232,7 +236,7 @@ class LlamaCppWriter(Writer):
 
     def _rules(self, kind: str) -> None:
         account, path = self.account, "speculation.verification"
-        rule = account.value(path)
+        rule = account.said.get(path)
         drawn = kind in words.DRAFT_TYPES and account.value("speculation.draft_sampling") == "probabilistic"
         if rule is None:
             pass

@@ -27,7 +27,7 @@ class OpenVinoWriter(Writer):
         target, device = account.value("target"), account.value(f"{_AROUND}device")
         if target is not None:
             self.pipeline.append(literal(target))
-            account.kept("target", f"LLMPipeline({literal(target)}, …)")
+            self.name("target", f"LLMPipeline({literal(target)}, …)")
         if isinstance(device, str):
             self.pipeline.append(literal(device) if target is not None else f"device={literal(device)}")
             account.kept(f"{_AROUND}device", device)
@@ -76,7 +76,7 @@ class OpenVinoWriter(Writer):
             device = account.value(f"{_OWN}draft_device")
             where = f", {literal(device)}" if isinstance(device, str) else ""
             self.pipeline.append(f"draft_model=openvino_genai.draft_model({literal(drafter)}{where})")
-            account.kept("speculation.drafter", f"draft_model({literal(drafter)}{where})")
+            self.name("speculation.drafter", f"draft_model({literal(drafter)}{where})")
             if where:
                 account.kept(f"{_OWN}draft_device", str(device))
             if self.method == "eagle3":
@@ -93,6 +93,9 @@ class OpenVinoWriter(Writer):
                 else "OpenVINO GenAI has no such method"
             )
             account.impossible(path, why, words.SOURCE)
+
+    def about_name(self, name: str) -> str:
+        return "GenAI loads a directory in OpenVINO's format: export it first (optimum-cli export openvino)"
 
     def _set(self, name: str, path: str, value: Any) -> None:
         self.config[name] = value

@@ -76,6 +76,8 @@ class SGLangWriter(Writer):
                     self.account.kept(path, self._flag(option.name))
                 else:
                     self.account.kept(path, "off by default")
+            elif path in ("target", "speculation.drafter"):
+                self.name(path, self._flag(option.name, value))
             else:
                 self.account.kept(path, self._flag(option.name, value))
 

@@ -61,7 +61,7 @@ class TransformersWriter(Writer):
         elif dtype is not None:
             account.dropped("dtype", f"here it is one of: {', '.join(words.DTYPES)}")
         self._model("model", "target", extra=extra)
-        account.kept("target", "from_pretrained")
+        self.name("target", "from_pretrained")
         if account.is_said("target.revision"):
             account.kept("target.revision", "from_pretrained(…, revision=…)")
 
@@ -122,7 +122,11 @@ class TransformersWriter(Writer):
         account = self.account
         depth = chain(account, self.deployment, self.own)
         if depth is None or depth < 1:
-            account.impossible("speculation.method", "prompt_lookup_num_tokens must be above 0", words.SOURCE)
+            account.impossible(
+                "speculation.method",
+                "prompt_lookup_num_tokens, the depth, must be said, above 0",
+                words.SOURCE,
+            )
             return
         self.arguments["prompt_lookup_num_tokens"] = literal(depth)
         account.kept("speculation.method", f"prompt_lookup_num_tokens={depth}")
@@ -135,7 +139,7 @@ class TransformersWriter(Writer):
     def _assistant(self) -> None:
         account = self.account
         self._model("assistant_model", "speculation.drafter")
-        account.kept("speculation.drafter", "from_pretrained")
+        self.name("speculation.drafter", "from_pretrained")
         if account.is_said("speculation.drafter.revision"):
             account.kept("speculation.drafter.revision", "from_pretrained(…, revision=…)")
         self.arguments["assistant_model"] = "assistant_model"

@@ -71,7 +71,7 @@ class TensorRTLLMWriter(Writer):
                     "target", "the command would take a name with a dash in front for an option"
                 )
                 return
-            account.kept("target", f"trtllm-serve {target}")
+            self.name("target", f"trtllm-serve {target}")
             if self.own and account.is_said("rest"):
                 account.kept("rest", " ".join(self.deployment.rest))
             if account.is_said(f"{_AROUND}env"):
@@ -161,7 +161,8 @@ class TensorRTLLMWriter(Writer):
             account.kept(f"{_OWN}decoding_type", f"decoding_type: {name}")
         drafter = account.value("speculation.drafter")
         if drafter is not None and self.method not in ("ngram", "suffix", "auto", "custom"):
-            self._put(self.spec, "speculative_model", "speculation.drafter", drafter)
+            self.spec["speculative_model"] = drafter
+            self.name("speculation.drafter", f"speculative_model: {drafter}")
         elif self.method in keys.NEEDS_DRAFTER:
             account.impossible("speculation.drafter", f"{name} needs a drafter", keys.SOURCE)
             return

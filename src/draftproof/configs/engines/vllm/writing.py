@@ -118,7 +118,8 @@ class VllmWriter(Writer):
             return
         fault = self._path_word(str(account.said["speculation.drafter"]))
         if fault is None:
-            self._put("drafter", "model", account.said["speculation.drafter"])
+            self.config["model"] = account.said["speculation.drafter"]
+            self.name("speculation.drafter", f"model: {self.config['model']}")
         else:
             account.impossible("speculation.drafter", fault, facts.SOURCE)
         if "speculation.drafter.revision" in account.said:
@@ -198,7 +199,7 @@ class VllmWriter(Writer):
         return found if isinstance(found, int) else None
 
     def _verification(self) -> None:
-        rule = self._said("verification")
+        rule = self.account.said.get("speculation.verification")
         if rule is None:
             return
         own = self._own("rejection_sample_method")
@@ -240,6 +241,8 @@ class VllmWriter(Writer):
                 continue
             if key.path in words.FOR_METHODS and method not in words.FOR_METHODS[key.path]:
                 account.dropped(path, f"method {method} of vLLM does not look at it")
+            elif key.path == "draft_sampling" and method not in words.DRAWN and not account.is_said(path):
+                continue
             elif key.path == "draft_sampling" and method not in words.DRAWN:
                 account.dropped(path, f"method {method} drafts one token with certainty: nothing is drawn")
             elif key.path == "different_vocabulary" and value and method != "draft_model":
@@ -261,13 +264,11 @@ class VllmWriter(Writer):
                     path, "vLLM refuses prompt_lookup_min above prompt_lookup_max", facts.SOURCE
                 )
             elif key.path == "draft_kv_dtype" and not self.own and value not in words.KV_WORDS:
-                account.dropped(
-                    path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
-                )
+                account.dropped(path, f"vLLM's caches are {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE)
             else:
                 self._put(key.path, key.name, value)
         adaptive = self._said("adaptive")
-        if adaptive is False:
+        if adaptive is False and account.is_said("speculation.adaptive"):
             account.kept(
                 "speculation.adaptive",
                 "a fixed num_speculative_tokens",
@@ -311,7 +312,7 @@ class VllmWriter(Writer):
             if value is None or account.is_noted(path):
                 continue
             if path == "target":
-                account.kept(path, str(value))
+                self.name(path, str(value))
             elif path == "memory_fraction" and not 0 < value <= 1:
                 account.impossible(
                     path, "vLLM refuses a fraction that is not above 0 and at most 1", facts.SOURCE
@@ -327,13 +328,14 @@ class VllmWriter(Writer):
                     "weights, caches and room to compute: plan it anew",
                 )
             elif path == "kv_dtype" and not self.own and value not in words.KV_WORDS:
-                account.dropped(
-                    path, f"vLLM has no cache of this type: {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE
-                )
+                account.dropped(path, f"vLLM's caches are {', '.join(sorted(words.KV_WORDS))}", facts.SOURCE)
             elif path == "dtype" and value not in words.DTYPES:
                 account.dropped(path, f"vLLM computes in {', '.join(sorted(words.DTYPES))}", facts.SOURCE)
             else:
                 self._flag(path, flag, value)
+        if account.is_said("graph_max_batch"):
+            reason = "--max-cudagraph-capture-size counts the rows of a batch, not requests: set it anew"
+            account.dropped("graph_max_batch", reason)
         for path, name in options.SWITCHES.items():
             value = account.value(path)
             if value is not None:
