@@ -175,6 +175,26 @@ def test_of_an_impossible_configuration_nothing_is_said_to_be_missing(engine: st
         assert "has no such setting" not in note.reason
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "targets"),
+    [
+        ("vllm", "Qwen/Qwen3-8B", ("draftproof", "llamacpp", "openvino", "fireworks")),
+        ("llamacpp", "m.gguf", ("vllm", "sglang", "trtllm", "transformers", "openvino", "fireworks")),
+        ("openvino", "main-int4", ("vllm", "sglang", "trtllm", "transformers", "fireworks")),
+        ("fireworks", "accounts/x/models/y", ("vllm", "sglang", "trtllm", "transformers", "openvino")),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_as_it_is_named_is_told(
+    source: str, name: str, targets: tuple[str, ...]
+) -> None:
+    speculation = Speculation(method="draft_model", drafter=ModelRef(name=name), depth=3)
+    deployment = Deployment(engine=source, target=ModelRef(name=name), speculation=speculation)
+    for target in (source, *targets):
+        kinds = {note.setting: note.kind for note in dialect(target).render(deployment).notes}
+        expected = NoteKind.KEPT if target == source else NoteKind.CONVERTED
+        assert (kinds["target"], kinds["speculation.drafter"]) == (expected, expected), target
+
+
 COMMANDS = [
     name
     for name, golden in GOLDEN.items()
