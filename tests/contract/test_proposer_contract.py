@@ -48,7 +48,7 @@ from draftproof.models.loading import LoadedModel, load_model
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.ops.sampling import SamplingState
 from draftproof.proposers import registry
-from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.base import DraftsChains, Proposer, SequenceView
 from draftproof.proposers.drafter import Drafter
 from draftproof.proposers.registry import METHODS
 from draftproof.proposers.resources import Resources
@@ -384,6 +384,20 @@ def test_look_up_proposers_need_nothing_of_the_target(name: str) -> None:
     assert needs.hidden_layers == ()
     assert not needs.token_embeddings
     assert needs.target_cache == (name in ("self", "cascade-models"))
+
+
+@names
+def test_drafts_as_lists_are_the_drafts(name: str) -> None:
+    one, other = create_proposer(INTENTS[name]), create_proposer(INTENTS[name])
+    assert isinstance(one, DraftsChains) == (name.split("-")[0] in ("ngram", "suffix", "predicted"))
+    if not (isinstance(one, DraftsChains) and isinstance(other, DraftsChains)):
+        return
+    views = [_random_view(str(number), random.Random(number)) for number in range(8)]
+    for proposer in (one, other):
+        for view in views:
+            proposer.begin(view)
+    budgets = list(range(8))
+    assert chains_of(one.propose(views, budgets)) == other.chains(views, budgets)
 
 
 @names

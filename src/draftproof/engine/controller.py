@@ -8,7 +8,7 @@ and time only, never on a draft that was made, so that no text depends on it. Us
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from draftproof.core.cost import RoundCost
@@ -24,10 +24,12 @@ HYSTERESIS = 1.01
 HOLD, HOLD_PLAIN = 4, 16
 """Rounds that a decision holds while the same requests decode and nothing new is learnt, and one that nobody drafts:
 deciding costs time, too."""
+SAME_LOAD = 0.75
+"""Share of the requests for which it was decided that nobody drafts that must be left for that to hold."""
 NEWS_SHARE = 0.25
 """Share of a batch of whose drafts something must be learnt for a new decision at once."""
 PROBE_SHARE = 0.015
-"""Share of all time that may go into trying out whether drafting pays again."""
+"""Share of the time of decoding that may go into trying out whether drafting pays again."""
 MOST_CREDIT_ROUNDS = 4.0
 """Time for trying out that can be saved up, in plain rounds."""
 FIRST_WAIT, LONGEST_WAIT = 8, 64
@@ -161,7 +163,7 @@ class DepthController:
         load = (num_prefill_rows > 0, [item.req_id for item in decoding])
         is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
         hold = HOLD_PLAIN if self._is_plain else HOLD
-        if load != self._load or self._rounds_held >= hold or self._news >= NEWS_SHARE:
+        if self._rounds_held >= hold or self._news >= NEWS_SHARE or not self._stands(load):
             self._load = load
             self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
             self._rounds_held, self._news = 0, 0.0
@@ -180,6 +182,15 @@ class DepthController:
             plan.prices[index] = request.prices
         return plan
 
+    def _stands(self, load: tuple[bool, list[str]]) -> bool:
+        """Whether the present decision is one for this load, too: that nobody drafts holds also where some have ended,
+        and where prompt rows have come, beside which no row is cheaper."""
+        if load == self._load:
+            return True
+        (is_mixed, ids), (was_mixed, known) = load, self._load
+        few_ended = len(ids) >= SAME_LOAD * len(known)
+        return self._is_plain and is_mixed >= was_mixed and few_ended and set(ids) <= set(known)
+
     def _decide(
         self,
         decoding: Sequence[Decoding],
@@ -197,7 +208,7 @@ class DepthController:
         due = self._due(drafting) if may_try else None
         if due is not None:
             self._try_out(round_, *due)
-        self._price(round_, found.depths, drafting)
+        self._price(self._as_expected(round_, decoding), found.depths, drafting)
 
     def _try_alone(
         self,
@@ -210,7 +221,7 @@ class DepthController:
         if due is not None:
             round_ = self._round(decoding, [due], num_prefill_rows)
             self._try_out(round_, *due)
-            self._price(round_, {}, [due])
+            self._price(self._as_expected(round_, decoding), {}, [due])
 
     def _round(
         self,
@@ -253,6 +264,14 @@ class DepthController:
             aim=Aim(self.objective == "latency" and bound is None, bound),
             asking=asking,
         )
+
+    def _as_expected(self, round_: Round, decoding: Sequence[Decoding]) -> Round:
+        """The round at what its rows are expected to cost: whether to draft is decided in favour of what is not known
+        well, but not how much, for that is decided anew in every round and would be too much in all of them."""
+        context = sum(item.context for item in decoding) / len(decoding)
+        most_rows = len(round_.passes) - 1
+        passes = self.costs.expected_passes(len(decoding), context, most_rows)[: most_rows + 1]
+        return replace(round_, passes=passes)
 
     def _settle(self, round_: Round, drafting: list[tuple[int, Decoding, _Request]]) -> Found:
         """The best depths, or those of the round before if they are about as good."""
@@ -327,7 +346,7 @@ class DepthController:
             self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
         self._news += num_news / max(1, cost.batch) + self.costs.has_news
         if self.costs.knows_speed:
-            round_cost = (pass_s + cost.draft_s) / self.costs.scale
+            round_cost = (pass_s - cost.prefill_s + cost.draft_s) / self.costs.scale
             self._credit += PROBE_SHARE * round_cost
             self._credit = min(self._credit, MOST_CREDIT_ROUNDS * round_cost)
         if cost.batch:

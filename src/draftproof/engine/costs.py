@@ -78,6 +78,7 @@ class Curve:
         self._buckets: list[int] = []
         self._logs: list[float] = []
         self._costs: list[float] = []
+        self._expected_costs: list[float] = []
         self._shape: list[float] = []
         self._news = 0
         self._spread = 0.0
@@ -110,6 +111,7 @@ class Curve:
             self._shape = self._parent.logs(size - 1)[:size] if self._parent else _assumed(size)
             self._logs = self._draw(0.0)
             self._costs = []
+            self._expected_costs = []
             self._news = 0
         return self._logs
 
@@ -119,6 +121,13 @@ class Curve:
         if not self._costs:
             self._costs = [math.exp(value) for value in self._draw(DOUBT * self._spread)]
         return self._costs
+
+    def expected(self, upto: int) -> list[float]:
+        """Relative cost of 0 to `upto` rows as it was measured, without the benefit of the doubt."""
+        logs = self.logs(upto)
+        if not self._expected_costs:
+            self._expected_costs = [math.exp(value) for value in logs]
+        return self._expected_costs
 
     @property
     def largest(self) -> int:
@@ -297,6 +306,10 @@ class CostModel:
     def passes(self, batch: int, context: float, upto: int) -> list[float]:
         """Relative cost of a pass of 0 … `upto` rows; times `scale` for seconds."""
         return self._cell(batch, context).costs(upto)
+
+    def expected_passes(self, batch: int, context: float, upto: int) -> list[float]:
+        """The same without the benefit of the doubt that rows have which were measured seldom."""
+        return self._cell(batch, context).expected(upto)
 
     @property
     def most_rows(self) -> int:

@@ -152,7 +152,7 @@ class Drafting:
                 groups.setdefault(id(request.guard), []).append(index)
         if not groups:
             return DraftBatch.chains([()] * len(req_ids))
-        entries = [DraftBatch.chains([()])] * len(req_ids)
+        batches: list[tuple[list[int], DraftBatch]] = []
         for indices in groups.values():
             requests = [self._requests[req_ids[index]] for index in indices]
             with self._timed(requests[0].intent):
@@ -160,8 +160,11 @@ class Drafting:
                     [request.view for request in requests], [budgets[index] for index in indices]
                 )
             self._take_reading(requests)
-            if len(indices) == len(req_ids):
-                return batch
+            batches.append((indices, batch))
+        if len(batches) == 1:
+            return batch if len(indices) == len(req_ids) else batch.spread(indices, len(req_ids))
+        entries = [DraftBatch.chains([()])] * len(req_ids)
+        for indices, batch in batches:
             for position, index in enumerate(indices):
                 entries[index] = batch.request(position)
         return DraftBatch.concat(entries)

@@ -9,8 +9,8 @@ committed token, whose logits judge the first drafted token); node `k` of the re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -74,13 +74,12 @@ class DraftBatch:
             q=torch.zeros((0, 0), dtype=torch.float64),
         )
 
-    def as_chains(self) -> list[list[int]] | None:
-        """What `chains` was given, if the batch is such; for those who take drafts apart without tensors."""
-        tokens, offsets = self.tokens.tolist(), self.node_offsets.tolist()
-        chains = [tokens[start:stop] for start, stop in pairwise(offsets)]
-        parents = [row for chain in chains for row in range(len(chain))]
-        is_chains = self.parent_rows.tolist() == parents and bool(self.is_point_mass.all())
-        return chains if is_chains else None
+    def spread(self, places: Sequence[int], num_requests: int) -> DraftBatch:
+        """The same drafts among `num_requests` requests: entry i at `places[i]`, ascending; the others have none."""
+        sizes = [0] * num_requests
+        for place, size in zip(places, self.node_offsets.diff().tolist(), strict=True):
+            sizes[place] = size
+        return replace(self, node_offsets=torch.tensor([0, *accumulate(sizes)]))
 
     def request(self, request: int) -> DraftBatch:
         """The part of one request, as a batch of one, with the rows of `q` that its nodes were drawn from."""

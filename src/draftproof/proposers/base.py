@@ -102,6 +102,18 @@ class Proposer(Protocol):
 
 
 @runtime_checkable
+class DraftsChains(Protocol):
+    """What a proposer offers besides when all it drafts are chains that it is certain of, as look-up does.
+
+    A cascade puts lists together in a fraction of the time that tensors take.
+    """
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        """The drafts of `propose`, as lists of tokens."""
+        ...
+
+
+@runtime_checkable
 class HoldsCache(Protocol):
     """What a proposer offers besides when it keeps state per token that costs memory or cannot be rebuilt.
 

@@ -43,18 +43,34 @@ class CascadeProposer:
             part.observe(sequence, hidden)
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        asked: list[tuple[list[int], DraftBatch]] = []
-        waiting = list(range(len(sequences)))
-        for part in self._parts:
-            batch = part.propose([sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting])
-            asked.append((waiting, batch))
-            offsets = batch.node_offsets.tolist()
-            waiting = [idx for entry, idx in enumerate(waiting) if offsets[entry] == offsets[entry + 1]]
-            if not waiting:
-                break
+        batch = self._first_drafts(sequences, budgets)
         for sequence in sequences:
             self._tell(sequence)
-        return _last_of_each(asked, len(sequences))
+        return batch
+
+    def _first_drafts(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+        chains: list[list[int]] = [[]] * len(sequences)
+        others: dict[int, DraftBatch] = {}
+        waiting = list(range(len(sequences)))
+        for part in self._parts:
+            asked = [sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting]
+            if part.drafts_chains:
+                for idx, chain in zip(waiting, part.chains(*asked), strict=True):
+                    chains[idx] = chain
+            else:
+                batch = part.propose(*asked)
+                sizes = batch.node_offsets.diff().tolist()
+                if len(waiting) == len(sequences) and all(sizes):
+                    return batch
+                others |= {idx: batch.request(entry) for entry, idx in enumerate(waiting) if sizes[entry]}
+            waiting = [idx for idx in waiting if not chains[idx] and idx not in others]
+            if not waiting:
+                break
+        if not others:
+            return DraftBatch.chains(chains)
+        return DraftBatch.concat(
+            [others.get(idx) or DraftBatch.chains([chain]) for idx, chain in enumerate(chains)]
+        )
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for part in self._parts:
@@ -77,21 +93,3 @@ class CascadeProposer:
         failures = [part.failures[sequence.req_id] for part in self._parts if not part.serves(sequence)]
         if failures:
             sequence.note = "drafts with what is left: " + "; ".join(failures)
-
-
-def _last_of_each(asked: Sequence[tuple[list[int], DraftBatch]], num_requests: int) -> DraftBatch:
-    """The drafts of parts that were asked in order, each for those that had none before: the last one counts."""
-    if len(asked) == 1:
-        return asked[0][1]
-    # Look-up drafts chains, and lists of tokens are put together in a fraction of the time that tensors take.
-    chains: list[list[int]] = [[]] * num_requests
-    for indices, batch in asked:
-        found = batch.as_chains()
-        if found is None:
-            break
-        for idx, chain in zip(indices, found, strict=True):
-            chains[idx] = chain
-    else:
-        return DraftBatch.chains(chains)
-    places = {idx: (batch, entry) for indices, batch in asked for entry, idx in enumerate(indices)}
-    return DraftBatch.concat([places[idx][0].request(places[idx][1]) for idx in range(num_requests)])

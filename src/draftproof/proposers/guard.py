@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import HoldsCache, Proposer, SequenceView
+from draftproof.proposers.base import DraftsChains, HoldsCache, Proposer, SequenceView
 from draftproof.verify.types import Rule, Verdict
+
+T = TypeVar("T")
+Asking = Callable[[Sequence[SequenceView], Sequence[int]], T]
 
 logger = logging.getLogger("draftproof.proposers")
 
@@ -29,8 +33,13 @@ class Guard:
         """`vocab_size` None: unknown here, whoever takes the draft checks its tokens."""
         self.proposer = proposer
         self.failures: dict[str, str] = {}
+        self._chains = proposer.chains if isinstance(proposer, DraftsChains) else None
         self._vocab_size = vocab_size
         self._one_by_one = False
+
+    @property
+    def drafts_chains(self) -> bool:
+        return self._chains is not None
 
     def serves(self, sequence: SequenceView) -> bool:
         return sequence.req_id not in self.failures
@@ -43,21 +52,19 @@ class Guard:
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         """One entry per sequence. A batch that fails is asked for again one by one, from then on."""
-        served = not self.failures or all(map(self.serves, sequences))
-        if served and sequences and not self._one_by_one:
-            try:
-                return self._checked(sequences, budgets)
-            except Exception as error:
-                if len(sequences) == 1:
-                    self._fail(sequences[0], error)
-                    return DraftBatch.chains([()])
-                self._one_by_one = True
-                logger.warning(
-                    "proposer %r failed for a batch and is asked one by one now: %s",
-                    self.proposer.name,
-                    error,
-                )
-        return DraftBatch.concat([self._alone(s, b) for s, b in zip(sequences, budgets, strict=True)])
+        batch = self._together(self._checked, sequences, budgets)
+        if batch is not None:
+            return batch
+        alone = [self._alone(self._checked, s, b) for s, b in zip(sequences, budgets, strict=True)]
+        return DraftBatch.concat([DraftBatch.chains([()]) if batch is None else batch for batch in alone])
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        """As `propose`, where `drafts_chains`."""
+        chains = self._together(self._checked_chains, sequences, budgets)
+        if chains is not None:
+            return chains
+        alone = [self._alone(self._checked_chains, s, b) for s, b in zip(sequences, budgets, strict=True)]
+        return [[] if chains is None else chains[0] for chains in alone]
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         """For all at once; one by one again where that fails, which a proposer must bear."""
@@ -101,14 +108,40 @@ class Guard:
                 self._fail(sequence, error)
         return False
 
-    def _alone(self, sequence: SequenceView, budget: int) -> DraftBatch:
-        drafted = DraftBatch.chains([()])
+    def _together(
+        self, ask: Asking[T], sequences: Sequence[SequenceView], budgets: Sequence[int]
+    ) -> T | None:
+        """What is drafted for all at once; None where they have to be asked one by one."""
+        served = not self.failures or all(map(self.serves, sequences))
+        if not served or not sequences or self._one_by_one:
+            return None
+        try:
+            return ask(sequences, budgets)
+        except Exception as error:
+            if len(sequences) == 1:
+                self._fail(sequences[0], error)
+            else:
+                self._one_by_one = True
+                logger.warning(
+                    "proposer %r failed for a batch and is asked one by one now: %s",
+                    self.proposer.name,
+                    error,
+                )
+            return None
+
+    def _alone(self, ask: Asking[T], sequence: SequenceView, budget: int) -> T | None:
         if self.serves(sequence):
             try:
-                drafted = self._checked([sequence], [budget])
+                return ask([sequence], [budget])
             except Exception as error:
                 self._fail(sequence, error)
-        return drafted
+        return None
+
+    def _checked_chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        assert self._chains is not None
+        chains = self._chains(sequences, budgets)
+        check_chains(chains, budgets, self._vocab_size)
+        return chains
 
     def _checked(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         batch = self.proposer.propose(sequences, budgets)
@@ -126,6 +159,16 @@ class Guard:
         reason = f"proposer {self.proposer.name!r} failed ({type(error).__name__}: {error})"
         self.failures[sequence.req_id] = reason
         logger.warning("request %s drafts without it: %s", sequence.req_id, reason)
+
+
+def check_chains(chains: Sequence[Sequence[int]], budgets: Sequence[int], vocab_size: int | None) -> None:
+    """As `check_drafts`, for lists of tokens."""
+    sizes = [len(chain) for chain in chains]
+    if len(sizes) != len(budgets) or any(size > budget for size, budget in zip(sizes, budgets, strict=True)):
+        raise ValueError(f"drafted {sizes} nodes where {list(budgets)} were asked for")
+    for chain in chains:
+        if chain and (min(chain) < 0 or (vocab_size is not None and max(chain) >= vocab_size)):
+            raise ValueError(f"drafted a token outside the vocabulary of {vocab_size}")
 
 
 def check_drafts(

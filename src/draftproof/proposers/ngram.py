@@ -15,7 +15,7 @@ from torch import Tensor
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView
 from draftproof.proposers.evidence import Evidence
-from draftproof.proposers.occurrences import Occurrences, agreement, continuation
+from draftproof.proposers.occurrences import Indexes, Occurrences, agreement, continuation
 from draftproof.verify.types import Verdict
 
 MAX_CANDIDATES = 16
@@ -45,21 +45,35 @@ class NGramProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, depth: int, min_size: int, max_size: int, least_chance: float = 0.0) -> None:
-        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
+    def __init__(
+        self,
+        depth: int,
+        min_size: int,
+        max_size: int,
+        least_chance: float = 0.0,
+        indexes: Indexes | None = None,
+    ) -> None:
+        """`least_chance` that the first token is accepted, below which another proposer drafts better.
+
+        `indexes` of the sizes that are looked up here, and maybe more; None: its own.
+        """
         self._depth = depth
         self._least_chance = least_chance
         self._sizes = range(min_size, max_size + 1)
+        self._indexes = Indexes(self._sizes) if indexes is None else indexes
         self._requests: dict[str, _Request] = {}
 
     def begin(self, sequence: SequenceView) -> None:
-        self._requests[sequence.req_id] = _Request(Occurrences(self._sizes))
+        self._requests[sequence.req_id] = _Request(self._indexes.take(sequence.req_id))
 
     def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
         """Nothing to learn from a prompt chunk: the whole prompt is in the view and indexed at the first draft."""
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        return DraftBatch.chains([self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)])
+        return DraftBatch.chains(self.chains(sequences, budgets))
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        return [self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)]
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for sequence in sequences:
@@ -70,7 +84,8 @@ class NGramProposer:
                 request.guess = []
 
     def end(self, sequence: SequenceView) -> None:
-        self._requests.pop(sequence.req_id, None)
+        if self._requests.pop(sequence.req_id, None) is not None:
+            self._indexes.give_back(sequence.req_id)
 
     def _draft(self, sequence: SequenceView, budget: int) -> list[int]:
         limit = min(budget, sequence.depth, self._depth)

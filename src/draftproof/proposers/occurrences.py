@@ -8,7 +8,7 @@ occurrence. This module knows texts of token ids and nothing of requests, drafts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class Occurrences:
@@ -42,8 +42,9 @@ class Occurrences:
             previous.extend([None] * (first - self._oldest - len(previous)))
             window = text[first - base - size : -1]
             shifted = [window[offset:] for offset in range(size)]
+            append, last = previous.append, latest.get
             for position, ngram in enumerate(zip(*shifted, strict=False), first):
-                previous.append(latest.get(ngram))
+                append(last(ngram))
                 latest[ngram] = position
         self.num_indexed = stop
 
@@ -71,6 +72,32 @@ class Occurrences:
     def num_entries(self) -> int:
         """Dictionary entries held, over all sizes; for tests of boundedness."""
         return sum(len(latest) for latest in self._latest.values())
+
+
+class Indexes:
+    """An index per request, one for all proposers of a cascade that read the request's own text.
+
+    `take` and `give_back` come in pairs; a request that nobody holds any more is forgotten.
+    """
+
+    __slots__ = ("_held", "_sizes")
+
+    def __init__(self, sizes: Iterable[int]) -> None:
+        self._sizes = tuple(sorted(set(sizes)))
+        self._held: dict[str, tuple[Occurrences, int]] = {}
+
+    def take(self, req_id: str) -> Occurrences:
+        index, holders = self._held.get(req_id) or (Occurrences(self._sizes), 0)
+        self._held[req_id] = index, holders + 1
+        return index
+
+    def give_back(self, req_id: str) -> None:
+        index, holders = self._held.pop(req_id)
+        if holders > 1:
+            self._held[req_id] = index, holders - 1
+
+    def __len__(self) -> int:
+        return len(self._held)
 
 
 def agreement(text: Sequence[int], end: int, other: Sequence[int | None], other_end: int, cap: int) -> int:

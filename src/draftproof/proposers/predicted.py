@@ -74,7 +74,10 @@ class PredictedProposer:
         """Nothing to learn from a prompt chunk."""
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        return DraftBatch.chains([self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)])
+        return DraftBatch.chains(self.chains(sequences, budgets))
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        return [self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)]
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for sequence in sequences:

@@ -27,10 +27,11 @@ from draftproof.proposers.cascade import CascadeProposer
 from draftproof.proposers.draft_model import DraftModelProposer
 from draftproof.proposers.drafter import load_drafter, quantised_target
 from draftproof.proposers.ngram import NGramProposer
+from draftproof.proposers.occurrences import Indexes
 from draftproof.proposers.predicted import PredictedProposer
 from draftproof.proposers.resources import Resources
 from draftproof.proposers.self_draft import SelfDraftProposer
-from draftproof.proposers.suffix import SuffixProposer
+from draftproof.proposers.suffix import SIZES, SuffixProposer
 
 AUTO_MODEL_DEPTH = 4
 """Most tokens that a drafter with weights drafts under `auto`, whose own bound is meant for look-up."""
@@ -119,10 +120,11 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     least_chance = 0.0 if intent.model is None else AUTO_LEAST_CHANCE
     suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
     ngram = NGram(num_speculative_tokens=depth)
+    indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
     parts: list[Proposer] = [
         PredictedProposer(depth, least_chance),
-        SuffixProposer(suffix, least_chance),
-        NGramProposer(depth, ngram.prompt_lookup_min, ngram.prompt_lookup_max, least_chance),
+        SuffixProposer(suffix, least_chance, indexes),
+        NGramProposer(depth, ngram.prompt_lookup_min, ngram.prompt_lookup_max, least_chance, indexes),
     ]
     if intent.model is not None:
         parts.append(create_proposer(_auto_drafter(intent, intent.model), resources))

@@ -20,7 +20,7 @@ from draftproof.core.intent import Suffix
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView
 from draftproof.proposers.evidence import Evidence
-from draftproof.proposers.occurrences import Occurrences, agreement, continuation
+from draftproof.proposers.occurrences import Indexes, Occurrences, agreement, continuation
 from draftproof.proposers.pool import Pools
 from draftproof.verify.types import Verdict
 
@@ -58,22 +58,29 @@ class SuffixProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, intent: Suffix, least_chance: float = 0.0) -> None:
-        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
+    def __init__(self, intent: Suffix, least_chance: float = 0.0, indexes: Indexes | None = None) -> None:
+        """`least_chance` that the first token is accepted, below which another proposer drafts better.
+
+        `indexes` of the sizes that are looked up here, and maybe more; None: its own.
+        """
         self._intent = intent
         self._least_chance = least_chance
         self._sizes = tuple(size for size in SIZES if size <= intent.suffix_decoding_max_tree_depth)
         self._pools = Pools(self._sizes, intent.suffix_decoding_max_cached_requests)
+        self._indexes = Indexes(self._sizes) if indexes is None else indexes
         self._requests: dict[str, _Request] = {}
 
     def begin(self, sequence: SequenceView) -> None:
-        self._requests[sequence.req_id] = _Request(Occurrences(self._sizes))
+        self._requests[sequence.req_id] = _Request(self._indexes.take(sequence.req_id))
 
     def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
         """Nothing to learn from a prompt chunk: the whole prompt is in the view and indexed at the first draft."""
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        return DraftBatch.chains([self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)])
+        return DraftBatch.chains(self.chains(sequences, budgets))
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        return [self._draft(s, b) for s, b in zip(sequences, budgets, strict=True)]
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for sequence in sequences:
@@ -86,6 +93,7 @@ class SuffixProposer:
     def end(self, sequence: SequenceView) -> None:
         """Frees the request and remembers its output for later ones of its scope."""
         if self._requests.pop(sequence.req_id, None) is not None:
+            self._indexes.give_back(sequence.req_id)
             self._pools.remember(sequence.scope, sequence.token_ids[sequence.num_prompt :])
 
     def _draft(self, sequence: SequenceView, budget: int) -> list[int]:

@@ -424,6 +424,45 @@ def test_where_nothing_is_to_be_gained_little_is_decided(
     assert tried == set(ids), "everybody gets another chance"
 
 
+def test_requests_that_end_do_not_make_a_plain_decision_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ends, another's prompt is computed, it begins to decode: one decision for the newcomer, none before it."""
+    decided: list[int] = []
+    best = Round.best
+
+    def counted(self: Round) -> Found:
+        decided.append(len(self.emitted))
+        return best(self)
+
+    monkeypatch.setattr(Round, "best", counted)
+    controller = DepthController()
+    ids = [f"r{index}" for index in range(16)]
+    for req_id in ids:
+        controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+
+    def rounds(number: int, rows_beside: int = 0) -> None:
+        for _ in range(number):
+            budgets = controller.plan([Decoding(req_id, 8, 100) for req_id in ids], rows_beside).budgets
+            outcomes = [Outcome(req_id, min(1, b), 0) for req_id, b in zip(ids, budgets, strict=True)]
+            rows = len(ids) + sum(outcome.drafted for outcome in outcomes)
+            cost = cost_of(len(ids), rows, 0.01 * (1 + 0.1 * rows + 0.05 * rows_beside))
+            controller.observe(replace(cost, num_prefill_rows=rows_beside), {"m": 1e-5}, outcomes)
+
+    rounds(200)
+    decided.clear()
+    for number in range(50):
+        controller.end(ids.pop(0))
+        rounds(2, rows_beside=100)
+        ids.append(f"n{number}")
+        controller.add(ids[-1], "m", 8, follows_prices=True, is_adaptive=True)
+        rounds(3)
+    assert 15 not in decided[5:]
+    assert len(decided) < 1.4 * 50
+    decided.clear()
+    del ids[3:]
+    rounds(1)
+    assert decided == [3], "where most have ended it is another load"
+
+
 def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
     """A token that is drafted beside prompt rows saves a later round, which has none."""
 
@@ -448,3 +487,49 @@ def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
         return total
 
     assert drafted(256) <= 2 * drafted(0)
+
+
+def test_prices_are_what_rows_cost_although_decisions_give_them_the_benefit_of_the_doubt() -> None:
+    controller = DepthController()
+    ids = [f"r{index}" for index in range(4)]
+    for req_id in ids:
+        controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+    for number in range(60):
+        controller.plan([Decoding(req_id, 8, 100) for req_id in ids])
+        drafted = 1 if number in (2, 3) else 0
+        outcomes = [Outcome(req_id, drafted if req_id == "r0" else 0, drafted) for req_id in ids]
+        controller.observe(cost_of(4, 4 + drafted, 0.01 * (1 + 0.1 * drafted)), {"m": 1e-5}, outcomes)
+    controller._news = 1.0
+    prices = next(prices for prices in plan_until_priced(controller, ids) if prices is not None)
+    assert prices[1] == pytest.approx(4 * 0.1, rel=0.2)
+
+
+def plan_until_priced(controller: DepthController, ids: Sequence[str]) -> list[list[float] | None]:
+    for _ in range(200):
+        plan = controller.plan([Decoding(req_id, 8, 100) for req_id in ids])
+        if any(plan.prices):
+            return plan.prices
+        controller.observe(cost_of(4, 4, 0.01), {"m": 1e-5}, [Outcome(req_id, 0, 0) for req_id in ids])
+    raise AssertionError("nobody is asked")
+
+
+def test_time_for_prompts_earns_no_trials() -> None:
+    def tried(prefill_s: float) -> int:
+        controller = DepthController()
+        ids = [f"r{index}" for index in range(16)]
+        for req_id in ids:
+            controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+        number = 0
+        for _ in range(800):
+            rows_beside = 256 if prefill_s else 0
+            plan = controller.plan([Decoding(req_id, 8, 100) for req_id in ids], rows_beside)
+            outcomes = [Outcome(req_id, min(1, b), 0) for req_id, b in zip(ids, plan.budgets, strict=True)]
+            rows = 16 + sum(outcome.drafted for outcome in outcomes)
+            number += rows - 16
+            cost = replace(
+                cost_of(16, rows, 0.01 * (1 + 0.05 * rows)), prefill_s=prefill_s, num_prefill_rows=rows_beside
+            )
+            controller.observe(cost, {"m": 1e-5}, outcomes)
+        return number
+
+    assert tried(0.2) <= 1.5 * tried(0.0)

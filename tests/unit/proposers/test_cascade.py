@@ -51,6 +51,18 @@ class Part:
         self.calls.append(f"end {sequence.req_id}")
 
 
+class Lists(Part):
+    """The same as lists of tokens; it may not be asked for anything else."""
+
+    kind = "list"
+
+    def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+        return chains(super().propose(sequences, budgets))
+
+    def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+        raise AssertionError("asked for tensors")
+
+
 def views(names: str) -> list[SequenceView]:
     return [SequenceView(name, [1], 1, SamplingParams(), depth=4) for name in names]
 
@@ -79,7 +91,7 @@ def test_each_request_gets_the_first_draft(first: str, second: str, expected: li
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["chain", "drawn", "tree"]), st.text("abc", max_size=3)),
+        st.tuples(st.sampled_from(["list", "chain", "drawn", "tree"]), st.text("abc", max_size=3)),
         min_size=1,
         max_size=3,
     )
@@ -101,7 +113,10 @@ def test_drafts_of_all_kinds_arrive_as_they_were_made(kinds: list[tuple[str, str
                 return replace(batch, is_point_mass=drawn, q=torch.full((1, 8), self.token / 8.0))
             return batch
 
-    parts = [Other(token, serves, kind) for token, (kind, serves) in enumerate(kinds, 1)]
+    parts = [
+        (Lists(token, serves) if kind == "list" else Other(token, serves, kind))
+        for token, (kind, serves) in enumerate(kinds, 1)
+    ]
     batch = CascadeProposer(parts).propose(views("abc"), [1, 2, 3])
     for entry, name in enumerate("abc"):
         first = next((part for part in parts if name in part.serves), None)
@@ -113,6 +128,35 @@ def test_drafts_of_all_kinds_arrive_as_they_were_made(kinds: list[tuple[str, str
             )
             assert set(found.is_point_mass.tolist()) == {first.kind != "drawn"}
             assert first.kind != "drawn" or found.q[found.q_rows].unique().tolist() == [first.token / 8.0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [[[99]], [[-1]], [[5] * 9], [], [[5], [5]], [[None]], [5]],
+    ids=["vocabulary", "negative", "long", "none", "two", "no token", "no list"],
+)
+def test_a_part_with_malformed_lists_leaves_its_request_to_the_others(made: list[list[int]]) -> None:
+    class Malformed(Lists):
+        def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
+            bad = [index for index, sequence in enumerate(sequences) if sequence.req_id == "b"]
+            return made if bad else super().chains(sequences, budgets)
+
+    cascade = CascadeProposer([Malformed(1, "abc"), Lists(2, "abc")], vocab_size=64)
+    sequences = views("abc")
+    for _ in range(2):
+        assert chains(cascade.propose(sequences, [2, 2, 2])) == [[1, 1], [2, 2], [1, 1]]
+    assert [sequence.note is not None for sequence in sequences] == [False, True, False]
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.data())
+def test_drafts_of_some_among_many(sizes: list[int], data: st.DataObject) -> None:
+    others = data.draw(st.integers(0, 5))
+    places = sorted(data.draw(st.permutations(range(len(sizes) + others)))[: len(sizes)])
+    drafts = [[index] * size for index, size in enumerate(sizes)]
+    expected: list[list[int]] = [[]] * (len(sizes) + others)
+    for place, draft in zip(places, drafts, strict=True):
+        expected[place] = draft
+    assert chains(DraftBatch.chains(drafts).spread(places, len(expected))) == expected
 
 
 def test_every_part_sees_begin_observe_commit_and_end() -> None:

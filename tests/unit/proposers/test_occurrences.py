@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof.proposers.occurrences import Occurrences, agreement, continuation
+from draftproof.proposers.occurrences import Indexes, Occurrences, agreement, continuation
 
 texts = st.lists(st.integers(0, 3), max_size=60)
 
@@ -59,6 +59,20 @@ def test_forgetting_equals_never_having_found(parts: list[list[int]], data: st.D
                 ngram = tuple(t for t in kept[start : start + size] if t is not None)
                 assert list(index.followers(size, ngram)) == scan(whole, ngram, base)
         assert index.num_entries <= len(sizes) * len(kept)
+
+
+def test_an_index_is_shared_until_nobody_holds_it() -> None:
+    indexes = Indexes((2, 1, 2))
+    index = indexes.take("r")
+    assert index.sizes == (1, 2)
+    assert indexes.take("r") is index
+    assert indexes.take("s") is not index
+    indexes.give_back("r")
+    assert indexes.take("r") is index
+    for req_id in ("r", "r", "s"):
+        indexes.give_back(req_id)
+    assert len(indexes) == 0
+    assert indexes.take("r") is not index
 
 
 def test_the_end_of_the_text_does_not_find_itself() -> None:
