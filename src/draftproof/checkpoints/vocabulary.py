@@ -204,13 +204,18 @@ def _byte_level_map() -> Any:
     return codecs.charmap_build("\0" + "".join(character_of_byte[byte] for byte in range(1, 256)))
 
 
+def _shown(token: bytes) -> str:
+    """As text in quotes; bytes that are none as escapes."""
+    return repr(token.decode("utf-8", "backslashreplace"))
+
+
 def _first_difference(ours: tuple[bytes | None, ...], theirs: tuple[bytes | None, ...]) -> str | None:
     """In words, the lowest id that stands for different tokens."""
     if ours == theirs:
         return None
     for token_id, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their and our is not None and their is not None:
-            return f"id {token_id} is {our!r} in the target and {their!r} in the drafter"
+            return f"id {token_id} is {_shown(our)} in the target and {_shown(their)} in the drafter"
     return None
 
 

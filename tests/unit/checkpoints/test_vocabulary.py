@@ -92,7 +92,7 @@ def test_other_ids_are_mapped_by_bytes_without_special_tokens() -> None:
     assert fit.pairs == ((1, 3), (2, 0))  # of equal tokens the lowest id
     assert (fit.num_target, fit.num_drafter, fit.num_shared) == (3, 3, 2)
     assert fit.overlap == pytest.approx(2 / 3)
-    assert fit.first_difference == "id 0 is b'<s>' in the target and b'b' in the drafter"
+    assert fit.first_difference == "id 0 is '<s>' in the target and 'b' in the drafter"
 
 
 def test_reordered_ids_of_a_real_tokenizer(tmp_path: Path) -> None:

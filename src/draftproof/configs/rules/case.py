@@ -19,7 +19,7 @@ from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
 from draftproof.configs.rules.rule import MissingError
-from draftproof.configs.rules.versions import READ, is_within, parse_version
+from draftproof.configs.rules.versions import READ, TITLES, is_within, parse_version
 from draftproof.configs.speculation import Deployment, Method, Speculation, Value
 from draftproof.core.errors import DraftproofError
 
@@ -57,6 +57,11 @@ class Case:
     @property
     def engine(self) -> str:
         return self.deployment.engine
+
+    @property
+    def title(self) -> str:
+        """The engine as sentences call it."""
+        return TITLES.get(self.engine, self.engine)
 
     @property
     def speculation(self) -> Speculation:

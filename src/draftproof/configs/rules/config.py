@@ -28,7 +28,7 @@ def _no_such_method(case: Case) -> Iterator[Hit]:
     fact = find_method(case.engine, case.method)
     if fact is None and not (case.engine == "trtllm" and case.method == "eagle"):
         yield Hit(
-            detail=f"{case.engine} has no method {case.method}.",
+            detail=f"{case.title} has no method {case.method}.",
             evidence=(
                 Evidence(
                     where="command",
@@ -41,7 +41,7 @@ def _no_such_method(case: Case) -> Iterator[Hit]:
         )
     elif fact is not None and fact.gone is not None and case.is_within(fact.gone.versions):
         yield Hit(
-            detail=f"{case.method} was removed from {case.engine} ({fact.gone.versions}).",
+            detail=f"{case.method} was removed from {case.title} ({fact.gone.versions}).",
             evidence=(Evidence(where="command", key="method", found=case.method),),
             remedy=fact.instead,
             reading=fact.gone,
@@ -128,7 +128,7 @@ def _schedule(case: Case) -> Iterator[Hit]:
         )
     if case.engine in ("llamacpp", "transformers", "openvino", "fireworks"):
         yield Hit(
-            detail=f"{case.engine} has no depth by batch size.",
+            detail=f"{case.title} has no depth by batch size.",
             evidence=(shown,),
             reading=read.BY_ENGINE[case.engine],
         )

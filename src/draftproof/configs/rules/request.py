@@ -55,7 +55,7 @@ def _unread(case: Case) -> Iterator[Hit]:
     ]
     if unknown and case.method != "none":
         yield Hit(
-            detail=f"Not known for {case.engine} under speculation: {', '.join(unknown)}.",
+            detail=f"Not known for {case.title} under speculation: {', '.join(unknown)}.",
             evidence=tuple(
                 Evidence(where="requests", key=name, found=traffic.uses(name)) for name in unknown
             ),

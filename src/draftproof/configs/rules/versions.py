@@ -26,6 +26,20 @@ READ: Mapping[str, str] = MappingProxyType(
 )
 """The version that stands in where the user names none. TensorRT-LLM: its main branch of mid-2026, which became 1.3."""
 
+TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "draftproof": "draftproof",
+        "vllm": "vLLM",
+        "sglang": "SGLang",
+        "trtllm": "TensorRT-LLM",
+        "llamacpp": "llama.cpp",
+        "transformers": "Transformers",
+        "openvino": "OpenVINO GenAI",
+        "fireworks": "Fireworks",
+    }
+)
+"""As engines are called in sentences."""
+
 _LOCAL = re.compile(
     r"[-+](?:cu|rocm|cpu|xpu|ubuntu|py|devel|runtime|post-|server|full|light).*$", re.IGNORECASE
 )

@@ -72,7 +72,7 @@ def _equal_size(case: Case) -> Iterator[Hit]:
         return
     allowed = f"at most {demand.size_slack} rows" if demand.size_slack else "equal sizes"
     yield Hit(
-        detail=f"{case.engine} asks for {allowed}, and vocab_size differs by {abs(ours - theirs)}.",
+        detail=f"{case.title} asks for {allowed}, and vocab_size differs by {abs(ours - theirs)}.",
         evidence=_size_evidence(case, ours, theirs),
         remedy=_size_remedy(case, demand),
         reading=demand.reading,
@@ -97,11 +97,11 @@ def _same_tokens(case: Case) -> Iterator[Hit]:
     fit = case.fit
     demand = DEMANDS.get(case.engine)
     if demand is not None and demand.compares_ids:
-        effect = f"{case.engine} refuses the pair"
+        effect = f"{case.title} refuses the pair"
     else:
-        effect = "nothing checks this, and drafts would be read as other tokens"
+        effect = "Nothing checks this, and drafts would be read as other tokens"
     yield Hit(
-        detail=f"Token ids mean different things: {fit.first_difference}. {effect[0].upper()}{effect[1:]}.",
+        detail=f"Token ids mean different things: {fit.first_difference}. {effect}.",
         evidence=(
             Evidence(
                 where=case.drafter.reference,

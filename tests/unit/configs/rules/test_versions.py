@@ -7,7 +7,7 @@ import pytest
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.facts.readings import BY_ENGINE
 from draftproof.configs.rules.registry import rules_of
-from draftproof.configs.rules.versions import READ, is_range, is_within, parse_version
+from draftproof.configs.rules.versions import READ, TITLES, is_range, is_within, parse_version
 from draftproof.core.errors import DraftproofError
 
 
@@ -51,3 +51,7 @@ def test_every_range_of_a_rule_holds_the_version_that_was_read() -> None:
 @pytest.mark.parametrize("engine", [name for name in DIALECTS if name in READ])
 def test_rules_and_dialects_were_read_from_the_same_version(engine: str) -> None:
     assert parse_version(engine, dialect(engine).read_version) == parse_version(engine, READ[engine])
+
+
+def test_engines_are_called_in_sentences_as_their_dialects_call_them() -> None:
+    assert {name: dialect(name).title for name in DIALECTS} == dict(TITLES)

@@ -87,7 +87,7 @@ def _layers_elsewhere(case: Case) -> Iterator[Hit]:
     meant = passed[-1]
     yield Hit(
         detail=(
-            f"The head lists layers {_words(written)} under {key}, where {case.engine} does not look: the head gets "
+            f"The head lists layers {_words(written)} under {key}, where {case.title} does not look: the head gets "
             f"what comes out of the first {_words(taken)} layers instead."
         ),
         evidence=(
@@ -205,7 +205,7 @@ def _unread_flags(case: Case) -> Iterator[Hit]:
             continue
         where = _path(places[0], flag)
         yield Hit(
-            detail=f"The head is made with {where}, and {case.engine} does not read it there: {_EFFECTS[flag]}.",
+            detail=f"The head is made with {where}, and {case.title} does not read it there: {_EFFECTS[flag]}.",
             evidence=(Evidence(where=case.drafter.reference, key=where, found="true"),),
             remedy=(
                 f"Write it as {_path(read[0], flag)} in a copy of the head's config.json."
