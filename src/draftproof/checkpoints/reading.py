@@ -5,6 +5,7 @@ Used by `geometry`, `layers` and `parameters`; knows no key's meaning.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,12 +33,14 @@ class Values:
             for theirs, ours in names.items()
             if config.get(theirs) is not None and config.get(ours) is None
         }
-        self._values = {**defaults, **config, **{ours: config[key] for ours, key in self._written.items()}}
+        renamed = {ours: config[key] for ours, key in self._written.items()}
+        self._values: ChainMap[str, Any] = ChainMap({**defaults, **config, **renamed})
 
     def changed(self, changes: Mapping[str, Any]) -> Values:
-        """The same with other values for some keys."""
-        found = Values(self._reference, {**self._values, **changes}, {})
-        found._written = self._written
+        """The same with other values for some keys. Costs as much as the changes, not as the configuration: it is
+        done for every layer."""
+        found = Values(self._reference, {}, {})
+        found._written, found._values = self._written, self._values.new_child(dict(changes))
         return found
 
     def raw(self, key: str) -> Any:

@@ -641,6 +641,15 @@ def test_files_have_the_last_word(tmp_path: Path) -> None:
     assert directory.layers == file.layers
 
 
+def test_many_keys_and_many_layers_are_read_without_copying_keys_for_layers(tmp_path: Path) -> None:
+    """4,096 copies of 100,000 keys would take minutes and gigabytes."""
+    config = TINY | NEMOTRON_H | {f"key{number}": number for number in range(100_000)}
+    layers = {"model_type": "nemotron_h", "num_hidden_layers": 4096, "hybrid_override_pattern": "ME*-" * 1024}
+    found = of(write_config(tmp_path, config | layers))
+    assert found.num_layers == 4096
+    assert sum(isinstance(layer, NoCache) for layer in found.layers) == 2048
+
+
 def write_metadata(path: Path, architecture: str, **own: int) -> Path:
     """A GGUF file of one tensor with these numbers of its architecture."""
     writer = gguf.GGUFWriter(str(path), architecture)
