@@ -370,6 +370,16 @@ def test_a_record_is_compared_with_the_files_and_the_configuration_that_are_name
     assert invoke("check", str(target), "--draft", str(moved), "--lock", lock).code == "DP001"
 
 
+def test_where_a_server_listens_is_no_drift(invoke, target: Path, tmp_path: Path) -> None:
+    lock = str(tmp_path / "lock.json")
+    command = f"vllm serve {target} --spec-method ngram --spec-tokens 4 --port 80 --api-key a-secret-of-mine --seed 3"
+    assert invoke("lock", "--command", command, "--engine", "vllm==0.33.0", "--out", lock).status == 0
+    moved = command.replace("80", "81").replace("mine", "yours")
+    for other, has_drifted in ((moved, False), (command.replace("--seed 3", "--seed 4"), True)):
+        result = invoke("check", "--command", other, "--engine", "vllm==0.33.0", "--lock", lock, "--json")
+        assert ("LOCK-06" in codes(result.document)) == has_drifted
+
+
 LOSSY = "vllm serve org/m --speculative-config '" + json.dumps(
     {"method": "ngram", "num_speculative_tokens": 3, "rejection_sample_method": "fly"}
 ) + "'"  # fmt: skip

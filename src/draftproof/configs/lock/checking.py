@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,23 @@ def _leaves(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
         if isinstance(part, Mapping):
             yield from _leaves(part, f"{before}{key}.")
         else:
-            yield f"{before}{key}", json.dumps(part, sort_keys=True)
+            said = _without_address(part) if key == "rest" else part
+            yield f"{before}{key}", json.dumps(said, sort_keys=True)
+
+
+_ADDRESS = ("--host", "--port", "--api-key")
+"""Where a server listens and whom it lets in changes nothing of what was measured."""
+
+
+def _without_address(words: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    skipping = False
+    for word in words:
+        if word.startswith("-"):
+            skipping = word.partition("=")[0] in _ADDRESS
+        if not skipping:
+            kept.append(word)
+    return kept
 
 
 def _verdict(lock: DeploymentRecord, hidden: dict[str, str]) -> str | None:
