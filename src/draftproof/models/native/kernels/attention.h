@@ -3,7 +3,7 @@
 // The numbers promised for one query, whatever shares the pass with it: its visible keys are taken in order, in
 // chunks of CHUNK keys counted from the sequence's first token. A score is two chains of fused multiply-adds, one over
 // the even and one over the odd elements, added. Per chunk the running maximum, sum and output are rescaled (the online
-// softmax of Milakov & Gimelshein, 2018): weights of keys 16 apart are added, then those 8 apart, then the eight by
+// softmax of Milakov & Gimelshein, 2018; a weight below e^-64 of the largest so far is zero): weights of keys 16 apart are added, then those 8 apart, then the eight by
 // `sum_lanes`; then the chunk's values are added key by key, each with one fma. A path in a tree is taken in the same
 // chunks as the same tokens in a chain, so it gets the same bits.
 //
@@ -174,28 +174,29 @@ template <class T> inline void score_all(const Chunk<T>& chunk, const Queries& q
     }
 }
 
-// What a chunk does to the softmax of a query that sees its keys from..to: scores become exp(score - maximum), those of
-// other keys zero; maximum and sum are updated. Returns the factor by which what was summed before must shrink.
+// exp(x) of a score less the maximum, and zero where that is too little to count: products of numbers near the smallest
+// are slow on many processors, tens of cycles each.
+constexpr float COUNTS_FROM = -64.0f;
+
+template <class V> inline V weight_of(V x) { return x < splat<V>(COUNTS_FROM) ? V{} : exp_of(x); }
+
+// What a chunk does to the softmax of a query that sees its keys from..to: scores become weights, those of other keys
+// zero; maximum and sum are updated. Returns the factor by which what was summed before must shrink.
 inline float softmax_step(float* scores, int from, int to, float& maximum, float& sum) {
     constexpr float NOTHING = -std::numeric_limits<float>::infinity();
-    const bool is_cut = from > 0 || to < CHUNK;
-    const auto cut = [&](float value) {
-        for (int key = 0; key < CHUNK; ++key)
-            if (key < from || key >= to) scores[key] = value;
-    };
+    for (int key = 0; key < from; ++key) scores[key] = NOTHING;
+    for (int key = to; key < CHUNK; ++key) scores[key] = NOTHING;
     const auto larger = [](vec8 a, vec8 b) { return b > a ? b : a; };
-    if (is_cut) cut(NOTHING);
     const float best = max_lanes(larger(larger(load<vec8>(scores), load<vec8>(scores + 2 * LANES)),
                                         larger(load<vec8>(scores + LANES), load<vec8>(scores + 3 * LANES))));
     const float old_maximum = maximum;
     if (best > maximum) maximum = best;
     const vecw top = splat<vecw>(maximum);
 #pragma GCC unroll 8
-    for (int key = 0; key < CHUNK; key += WIDE) store(scores + key, exp_of(load<vecw>(scores + key) - top));
-    if (is_cut) cut(0.0f);
+    for (int key = 0; key < CHUNK; key += WIDE) store(scores + key, weight_of(load<vecw>(scores + key) - top));
     const vec8 total = (load<vec8>(scores) + load<vec8>(scores + 2 * LANES)) +
                        (load<vec8>(scores + LANES) + load<vec8>(scores + 3 * LANES));
-    const float factor = maximum == old_maximum ? 1.0f : exp_of(splat<vec8>(old_maximum - maximum))[0];
+    const float factor = maximum == old_maximum ? 1.0f : weight_of(splat<vec8>(old_maximum - maximum))[0];
     sum = fma(sum, factor, sum_lanes(total));
     return factor;
 }

@@ -151,6 +151,8 @@ inline Floats reference_rotate(const Floats& x, const float* cos, const float* s
     return out;
 }
 
+inline float reference_weight(float x) { return x < COUNTS_FROM ? 0.0f : reference_exp(x); }
+
 template <class T> float reference_score(const Floats& q, const T* keys, int key) {
     float even = 0.0f, odd = 0.0f;
     for (size_t d = 0; d < q.size(); d += 2) {
@@ -176,9 +178,9 @@ Floats reference_attend(const Floats& q, const Cache<T>& cache, int layer, int k
             p[key - chunk] = reference_score(q, keys, slots[key] % BLOCK);
             maximum = p[key - chunk] > maximum ? p[key - chunk] : maximum;
         }
-        for (size_t key = begin; key < end; ++key) p[key - chunk] = reference_exp(p[key - chunk] - maximum);
+        for (size_t key = begin; key < end; ++key) p[key - chunk] = reference_weight(p[key - chunk] - maximum);
         for (int lane = 0; lane < 8; ++lane) lanes[lane] = (p[lane] + p[16 + lane]) + (p[8 + lane] + p[24 + lane]);
-        const float factor = reference_exp(old_maximum - maximum);
+        const float factor = reference_weight(old_maximum - maximum);
         sum = std::fmaf(sum, factor, reference_sum_lanes(lanes));
         for (size_t d = 0; d < q.size(); ++d) {
             out[d] = out[d] * factor;
