@@ -35,7 +35,7 @@ class Guard:
         self.failures: dict[str, str] = {}
         self._chains = proposer.chains if isinstance(proposer, DraftsChains) else None
         self._vocab_size = vocab_size
-        self._one_by_one = False
+        self._fails_for_batches = False
 
     @property
     def drafts_chains(self) -> bool:
@@ -51,20 +51,33 @@ class Guard:
         self._call(sequence, lambda: self.proposer.observe(sequence, hidden))
 
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
-        """One entry per sequence. A batch that fails is asked for again one by one, from then on."""
-        batch = self._together(self._checked, sequences, budgets)
-        if batch is not None:
+        """One entry per sequence; those that are not served draft nothing, the others are asked together.
+
+        A batch that fails is asked for again one by one. Where none of them is to blame, so it stays.
+        """
+        served = self._served(sequences)
+        batch = self._together(self._checked, served, sequences, budgets)
+        if batch is not None and len(served) == len(sequences):
             return batch
-        alone = [self._alone(self._checked, s, b) for s, b in zip(sequences, budgets, strict=True)]
-        return DraftBatch.concat([DraftBatch.chains([()]) if batch is None else batch for batch in alone])
+        if batch is None:
+            drafts = self._one_by_one(self._checked, served, sequences, budgets)
+        else:
+            drafts = {index: batch.request(entry) for entry, index in enumerate(served)}
+        nothing = DraftBatch.chains([()])
+        return DraftBatch.concat([drafts.get(index, nothing) for index in range(len(sequences))])
 
     def chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
         """As `propose`, where `drafts_chains`."""
-        chains = self._together(self._checked_chains, sequences, budgets)
-        if chains is not None:
+        served = self._served(sequences)
+        chains = self._together(self._checked_chains, served, sequences, budgets)
+        if chains is None:
+            alone = self._one_by_one(self._checked_chains, served, sequences, budgets)
+            drafts = {index: chain for index, [chain] in alone.items()}
+        elif len(served) == len(sequences):
             return chains
-        alone = [self._alone(self._checked_chains, s, b) for s, b in zip(sequences, budgets, strict=True)]
-        return [[] if chains is None else chains[0] for chains in alone]
+        else:
+            drafts = dict(zip(served, chains, strict=True))
+        return [drafts.get(index, []) for index in range(len(sequences))]
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         """For all at once; one by one again where that fails, which a proposer must bear."""
@@ -108,34 +121,47 @@ class Guard:
                 self._fail(sequence, error)
         return False
 
+    def _served(self, sequences: Sequence[SequenceView]) -> list[int]:
+        return [index for index, sequence in enumerate(sequences) if self.serves(sequence)]
+
     def _together(
-        self, ask: Asking[T], sequences: Sequence[SequenceView], budgets: Sequence[int]
+        self,
+        ask: Asking[T],
+        served: Sequence[int],
+        sequences: Sequence[SequenceView],
+        budgets: Sequence[int],
     ) -> T | None:
-        """What is drafted for all at once; None where they have to be asked one by one."""
-        served = not self.failures or all(map(self.serves, sequences))
-        if not served or not sequences or self._one_by_one:
+        """What is drafted for all that are served at once; None where they have to be asked one by one."""
+        if not served or self._fails_for_batches:
             return None
         try:
-            return ask(sequences, budgets)
+            return ask([sequences[index] for index in served], [budgets[index] for index in served])
         except Exception as error:
-            if len(sequences) == 1:
-                self._fail(sequences[0], error)
+            if len(served) == 1:
+                self._fail(sequences[served[0]], error)
             else:
-                self._one_by_one = True
-                logger.warning(
-                    "proposer %r failed for a batch and is asked one by one now: %s",
-                    self.proposer.name,
-                    error,
-                )
+                self._fails_for_batches = True
+                logger.warning("proposer %r failed for a batch: %s", self.proposer.name, error)
             return None
 
-    def _alone(self, ask: Asking[T], sequence: SequenceView, budget: int) -> T | None:
-        if self.serves(sequence):
+    def _one_by_one(
+        self,
+        ask: Asking[T],
+        served: Sequence[int],
+        sequences: Sequence[SequenceView],
+        budgets: Sequence[int],
+    ) -> dict[int, T]:
+        """What is drafted for each that is served, but for those at fault; without them batches are tried again."""
+        drafts = {}
+        for index in served:
+            if not self.serves(sequences[index]):
+                continue  # `_together` asked for it alone already
             try:
-                return ask([sequence], [budget])
+                drafts[index] = ask([sequences[index]], [budgets[index]])
             except Exception as error:
-                self._fail(sequence, error)
-        return None
+                self._fail(sequences[index], error)
+                self._fails_for_batches = False
+        return drafts
 
     def _checked_chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:
         assert self._chains is not None

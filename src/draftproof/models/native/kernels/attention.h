@@ -128,6 +128,18 @@ inline void load_pair(const float* keys, int pair, int key, vecw& even, vecw& od
     even = load<vecw>(keys + 2 * pair * BLOCK + key), odd = load<vecw>(keys + (2 * pair + 1) * BLOCK + key);
 }
 
+// Asks memory for what load_pair reads of a tile.
+inline void ask_for_pair(const bf16* keys, int pair, int key) {
+    for (int byte = 0; byte < 4 * SCORE_KEYS; byte += int(LINE_BYTES))
+        __builtin_prefetch(reinterpret_cast<const char*>(keys + 2 * (pair * BLOCK + key)) + byte);
+}
+inline void ask_for_pair(const float* keys, int pair, int key) {
+    for (int byte = 0; byte < 4 * SCORE_KEYS; byte += int(LINE_BYTES)) {
+        __builtin_prefetch(reinterpret_cast<const char*>(keys + 2 * pair * BLOCK + key) + byte);
+        __builtin_prefetch(reinterpret_cast<const char*>(keys + (2 * pair + 1) * BLOCK + key) + byte);
+    }
+}
+
 // `next` is asked from memory meanwhile: a line at a time, for many requests at once would fill the processor's queue of
 // misses, and then it stands still.
 template <class T, int Q>
@@ -139,9 +151,7 @@ inline void score_tile(const T* keys, const Queries& queries, float* scores, int
         for (int part = 0; part < SCORE_VECTORS; ++part) even[query][part] = odd[query][part] = vecw{};
     const float* q = queries.q;
     for (int pair = 0; pair < queries.head_dim / 2; ++pair, q += 2 * queries.stride) {
-#pragma GCC unroll 4
-        for (size_t byte = 0; byte < 2 * SCORE_KEYS * sizeof(T); byte += LINE_BYTES)
-            __builtin_prefetch(reinterpret_cast<const char*>(next + 2 * pair * BLOCK + first_key * 4 / sizeof(T)) + byte);
+        ask_for_pair(next, pair, first_key);
 #pragma GCC unroll 16
         for (int part = 0; part < SCORE_VECTORS; ++part) {
             vecw first, second;
