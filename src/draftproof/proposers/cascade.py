@@ -21,11 +21,18 @@ class CascadeProposer:
     """The first draft wins; every part sees every commit, so that those behind stay ready."""
 
     def __init__(
-        self, parts: Sequence[Proposer], name: str = "cascade", vocab_size: int | None = None
+        self,
+        parts: Sequence[Proposer],
+        name: str = "cascade",
+        vocab_size: int | None = None,
+        patience: int = 0,
     ) -> None:
+        """`patience`: rounds that a request is left without a draft before parts that read prompts are asked for it."""
         assert parts, "a cascade of nothing"
         self.name = name
         self._parts = tuple(Guard(part, vocab_size) for part in parts)
+        self._patience = patience
+        self._left_without: dict[str, int] = {}
         self.follows_prices = all(part.follows_prices for part in parts)
         self.needs = ProposerNeeds(
             hidden_layers=tuple(sorted({layer for part in parts for layer in part.needs.hidden_layers})),
@@ -36,6 +43,7 @@ class CascadeProposer:
     def begin(self, sequence: SequenceView) -> None:
         for part in self._parts:
             part.begin(sequence)
+        self._left_without[sequence.req_id] = 0
         self._tell(sequence)
 
     def observe(self, sequence: SequenceView, hidden: Tensor | None) -> None:
@@ -53,30 +61,39 @@ class CascadeProposer:
         others: dict[int, DraftBatch] = {}
         waiting = list(range(len(sequences)))
         for part in self._parts:
-            asked = [sequences[idx] for idx in waiting], [budgets[idx] for idx in waiting]
+            asking = [idx for idx in waiting if budgets[idx] and self._may_ask(part, sequences[idx])]
+            if not asking:
+                continue
+            asked = [sequences[idx] for idx in asking], [budgets[idx] for idx in asking]
             if part.drafts_chains:
-                for idx, chain in zip(waiting, part.chains(*asked), strict=True):
+                for idx, chain in zip(asking, part.chains(*asked), strict=True):
                     chains[idx] = chain
             else:
                 batch = part.propose(*asked)
                 sizes = batch.node_offsets.diff().tolist()
-                if len(waiting) == len(sequences) and all(sizes):
+                if len(asking) == len(sequences) and all(sizes):
                     return batch
-                others |= {idx: batch.request(entry) for entry, idx in enumerate(waiting) if sizes[entry]}
+                others |= {idx: batch.request(entry) for entry, idx in enumerate(asking) if sizes[entry]}
             waiting = [idx for idx in waiting if not chains[idx] and idx not in others]
-            if not waiting:
-                break
         if not others:
             return DraftBatch.chains(chains)
         return DraftBatch.concat(
             [others.get(idx) or DraftBatch.chains([chain]) for idx, chain in enumerate(chains)]
         )
 
+    def _may_ask(self, part: Guard, sequence: SequenceView) -> bool:
+        """Whether the request was left without a draft often enough to pay for the reading of its prompt."""
+        if not self._patience or not part.holds_cache:
+            return True
+        self._left_without[sequence.req_id] += 1
+        return self._left_without[sequence.req_id] > self._patience
+
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
         for part in self._parts:
             part.commit(sequences, verdicts)
 
     def end(self, sequence: SequenceView) -> None:
+        self._left_without.pop(sequence.req_id, None)
         for part in self._parts:
             part.end(sequence)
 

@@ -41,6 +41,10 @@ class Guard:
     def drafts_chains(self) -> bool:
         return self._chains is not None
 
+    @property
+    def holds_cache(self) -> bool:
+        return isinstance(self.proposer, HoldsCache)
+
     def serves(self, sequence: SequenceView) -> bool:
         return sequence.req_id not in self.failures
 

@@ -35,6 +35,9 @@ from draftproof.proposers.suffix import SIZES, SuffixProposer
 
 AUTO_MODEL_DEPTH = 4
 """Most tokens that a drafter with weights drafts under `auto`, whose own bound is meant for look-up."""
+AUTO_PATIENCE = 4
+"""Rounds without a draft from look-up after which such a drafter is asked, too: it reads the whole prompt first, which
+takes as long as many rounds, and copied text never needs it."""
 AUTO_LEAST_CHANCE = 0.6
 """Chance of acceptance from which look-up drafts under `auto` although a drafter with weights stands behind it."""
 
@@ -128,7 +131,7 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     ]
     if intent.model is not None:
         parts.append(create_proposer(_auto_drafter(intent, intent.model), resources))
-    return CascadeProposer(parts, name="auto", vocab_size=_vocab_size(resources))
+    return CascadeProposer(parts, "auto", _vocab_size(resources), AUTO_PATIENCE)
 
 
 def _auto_drafter(intent: Auto, model: str) -> DraftModel | SelfDraft:

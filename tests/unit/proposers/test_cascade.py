@@ -175,3 +175,31 @@ def test_every_part_sees_begin_observe_commit_and_end() -> None:
 def test_needs_are_those_of_all_parts() -> None:
     parts = [Part(1, "", ProposerNeeds((4, 2))), Part(2, "", ProposerNeeds((2,), token_embeddings=True))]
     assert CascadeProposer(parts).needs == ProposerNeeds((2, 4), token_embeddings=True)
+
+
+class Reading(Part):
+    """A part that must read the prompt before it drafts."""
+
+    def reach(self, sequence: SequenceView, num_tokens: int) -> int:
+        return num_tokens
+
+    def release(self, sequence: SequenceView) -> bool:
+        return False
+
+
+def test_a_part_that_reads_the_prompt_first_waits_for_requests_that_others_leave_without_a_draft() -> None:
+    first, second = Part(1, "a"), Reading(2, "abc")
+    cascade = CascadeProposer([first, second], patience=2)
+    for view in views("abc"):
+        cascade.begin(view)
+    rounds = [chains(cascade.propose(views("abc"), [1, 1, budget])) for budget in (1, 0, 1, 1)]
+    assert rounds[:2] == [[[1], [], []]] * 2
+    assert rounds[2] == [[1], [2], []]
+    assert rounds[3] == [[1], [2], [2]]
+    assert [call for call in second.calls if call.startswith("propose")] == ["propose b", "propose bc"]
+
+
+def test_without_patience_it_is_asked_at_once() -> None:
+    cascade = CascadeProposer([Part(1, ""), Reading(2, "a")])
+    cascade.begin(views("a")[0])
+    assert chains(cascade.propose(views("a"), [3])) == [[2, 2, 2]]
