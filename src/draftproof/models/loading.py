@@ -16,6 +16,7 @@ from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.safetensors import read_directory
 from draftproof.core.errors import DraftproofError
 from draftproof.models.base import Model, ModelConfig
+from draftproof.models.blocks import quantize
 from draftproof.models.catalogue import resolve
 from draftproof.models.config import config_from_gguf, config_from_hf
 from draftproof.models.config.gguf import rope_tensor
@@ -200,6 +201,7 @@ def _build(
         return Decoder(config, ExpandedWeights(weights), dtype), "asked for"
     from draftproof.models import native
 
+    weights.quantize = native.quantize
     try:
         model = native.NativeModel(config, weights, dtype, min(torch.get_num_threads(), native.MAX_THREADS))
         return model, native.status().reason
@@ -207,6 +209,7 @@ def _build(
         if kernels == "native" or error.code != "DP702":
             raise
         weights.types.clear()
+        weights.quantize = quantize
         return Decoder(
             config, ExpandedWeights(weights), dtype
         ), f"native kernels cannot be had: {error.found}"

@@ -6,7 +6,7 @@ Called by `loading`. A drafter's form never touches exactness; a target's decide
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -42,9 +42,13 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
     types             counts the matrices given out
     num_block_bytes   of those that are quantised
     num_floats        elements of those that are not
+    quantize          rounds; whoever has a faster way to the same bits may set it
     """
 
+    quantize: Callable[[Tensor, str], BlockTensor]
+
     def __init__(self, weights: Weights, form: Form) -> None:
+        self.quantize = quantize
         self._weights = weights
         self._form = form
         self.types: Counter[str] = Counter()
@@ -85,7 +89,7 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
         is_router = name.endswith(".mlp.gate.weight")
         if self._form in ("native", "float") or is_router or values.shape[1] % block_size(type_name):
             return values
-        return quantize(values, type_name)
+        return self.quantize(values, type_name)
 
 
 class ExpandedWeights(Mapping[str, Tensor]):

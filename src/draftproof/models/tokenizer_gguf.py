@@ -107,12 +107,11 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[Tokeniz
         raise _unsupported("tokenizer.ggml.pre", name, f"one of {', '.join(RULES)}")
     rule = RULES[name]
     vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
-    merges = []
-    for merge in _list(metadata, "tokenizer.ggml.merges", str):
-        first, _, second = merge.partition(" ")
+    merges = [merge.partition(" ")[::2] for merge in _list(metadata, "tokenizer.ggml.merges", str)]
+    for first, second in merges:
         if first not in vocabulary or second not in vocabulary or first + second not in vocabulary:
-            raise _unsupported("tokenizer.ggml.merges", repr(merge), "pairs of tokens that join to a token")
-        merges.append((first, second))
+            found = repr(f"{first} {second}")
+            raise _unsupported("tokenizer.ggml.merges", found, "pairs of tokens that join to a token")
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=rule.ignore_merges))
     if rule.is_nfc:
         tokenizer.normalizer = normalizers.NFC()
@@ -185,7 +184,7 @@ def _add_special_tokens(tokenizer: Tokenizer, metadata: Mapping[str, Any], token
 
 def _list(metadata: Mapping[str, Any], key: str, kind: type) -> list[Any]:
     values = metadata.get(key, [])
-    if not isinstance(values, list) or not all(type(value) is kind for value in values):
+    if not isinstance(values, list) or not set(map(type, values)) <= {kind}:
         raise _unsupported(key, f"{str(values)[:60]}", f"an array of {kind.__name__}")
     return values
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from draftproof.core.errors import DraftproofError
 from draftproof.models.base import ModelConfig
 from draftproof.models.blocks import BlockTensor, dequantize
 from draftproof.models.layout import Source, norm_offset_of, sources_of_gguf, sources_of_hf
+
+_BYTES_PER_READER = 1 << 21
 
 _SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -154,11 +157,25 @@ def read_values(paths: Sequence[Path], tensor: GgufTensor) -> Tensor:
 
 
 def read_bytes(path: Path, offset: int, num_bytes: int) -> NDArray[np.uint8]:
-    """That range of the file. Raises DP402 if the file ends before (it may have shrunk since its header)."""
+    """That range of the file, by several threads if it is long, for one alone waits for memory.
+
+    Raises DP402 if the file ends before (it may have shrunk since its header).
+    """
     content = np.empty(num_bytes, np.uint8)  # unlike a bytearray, not filled before it is read into
-    with path.open("rb") as file:
-        file.seek(offset)
-        num_read = file.readinto(content.data)
+    num_parts = min(torch.get_num_threads(), 1 + num_bytes // _BYTES_PER_READER)
+    size = -(-num_bytes // num_parts)
+
+    def read(start: int) -> int:
+        with path.open("rb") as file:
+            file.seek(offset + start)
+            return file.readinto(content[start : start + size].data)
+
+    starts = range(0, num_parts * size, size)
+    if num_parts > 1:
+        with ThreadPoolExecutor(num_parts) as pool:
+            num_read = sum(pool.map(read, starts))
+    else:
+        num_read = read(0)
     if num_read != num_bytes:
         raise broken(path, f"{offset + num_read} bytes", f"at least {offset + num_bytes} bytes")
     return content

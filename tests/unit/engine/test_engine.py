@@ -263,11 +263,26 @@ def test_context_end_is_length() -> None:
         assert output.finish_reason == "length"
 
 
-def test_the_self_test_sees_a_model_whose_rows_depend_on_their_neighbours() -> None:
+BREAKS = {
+    "rows of a pass": lambda model, batch: batch.token_ids.shape[0] > 1,
+    "many rows of a pass": lambda model, batch: batch.token_ids.shape[0] > 32,
+    "another sequence": lambda model, batch: len(batch.segments) > 1,
+    "siblings": lambda model, batch: batch.segments[0].parent_rows is not None,
+    "the chunk that stored earlier rows": lambda model, batch: model.passes[model.begun_at][0],
+}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_the_self_test_sees_a_model_whose_rows_depend_on(kind: str) -> None:
     class Dependent(FakeModel):
+        begun_at = 0
+        """The pass that stored the first token."""
+
         def forward(self, batch, cache):  # type: ignore[no-untyped-def]
             logits = super().forward(batch, cache)
-            return logits * (1 + 1e-7 * (batch.token_ids.shape[0] > 1))
+            if batch.segments[0].context_len == 0:
+                self.begun_at = len(self.passes) - 1
+            return logits * (1 + 1e-6 * BREAKS[kind](self, batch))
 
     assert make_engine().selftest.promise
     broken = make_engine(model=Dependent())

@@ -87,9 +87,11 @@ def no_native(*args: object) -> None:
 
 def test_auto_kernels_fall_back_and_say_so(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftproof.models.native.NativeModel", no_native)
+    monkeypatch.setattr("draftproof.models.native.quantize", no_native)
     loaded = load_model(directory, dtype="float32")
     assert loaded.model.kernels == "python"
     assert "no compiler" in loaded.kernels_reason
+    assert load_model(directory, dtype="float32", weights="int8").weight_types["Q8_0"] > 0
     with pytest.raises(DraftproofError) as caught:
         load_model(directory, dtype="float32", kernels="native")
     assert caught.value.code == "DP702"

@@ -6,8 +6,17 @@ which kernels run.
 """
 
 from draftproof.models.native.compilation import build
-from draftproof.models.native.library import Status, argmax_rows, status
+from draftproof.models.native.library import Status, argmax_rows, quantize, status
 from draftproof.models.native.linear import NativeLinear
 from draftproof.models.native.model import MAX_THREADS, NativeModel
 
-__all__ = ["MAX_THREADS", "NativeLinear", "NativeModel", "Status", "argmax_rows", "build", "status"]
+__all__ = [
+    "MAX_THREADS",
+    "NativeLinear",
+    "NativeModel",
+    "Status",
+    "argmax_rows",
+    "build",
+    "quantize",
+    "status",
+]

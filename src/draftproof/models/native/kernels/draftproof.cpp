@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reference.h"
+#include "rounding.h"
 
 namespace dp {
 namespace {
@@ -64,6 +65,15 @@ std::shared_ptr<Storage> pack_any(Arena& arena, int inputs, int channels, const 
         case SOURCE_Q6_K: return pack_blocks<Q6_K>(arena, inputs, channels, source, threads);
         default: throw std::invalid_argument("unknown type of weights: " + std::to_string(type));
     }
+}
+
+template <class F> void round_as(const void* source, int type, size_t num_blocks, uint8_t* to, int threads) {
+    auto job = [&](Team& team, int) {
+        if (type == SOURCE_F32) round_blocks<F>(team, static_cast<const float*>(source), num_blocks, to);
+        if (type == SOURCE_BF16) round_blocks<F>(team, static_cast<const bf16*>(source), num_blocks, to);
+        if (type == SOURCE_F16) round_blocks<F>(team, static_cast<const f16*>(source), num_blocks, to);
+    };
+    Pool::instance().run(threads, job);
 }
 
 // `count` floats of that type, and zeros up to `size`.
@@ -333,6 +343,18 @@ const char* dp_linear_apply(void* linear, const float* x, int32_t num_rows, floa
 // The weights of one output as an embedding reads them, [inputs].
 void dp_linear_read_channel(void* linear, int32_t channel, float* weights) {
     static_cast<dp::OneLinear*>(linear)->read_channel(channel, weights);
+}
+
+// Values in whole blocks of 32, rounded to that type of blocks.
+const char* dp_round(const void* source, int32_t source_type, int64_t num_blocks, int32_t type, void* to, int32_t threads) {
+    return dp::guarded([&] {
+        uint8_t* blocks = static_cast<uint8_t*>(to);
+        switch (type) {
+            case dp::SOURCE_Q4_0: return dp::round_as<dp::Q4_0>(source, source_type, size_t(num_blocks), blocks, threads);
+            case dp::SOURCE_Q8_0: return dp::round_as<dp::Q8_0>(source, source_type, size_t(num_blocks), blocks, threads);
+            default: throw std::invalid_argument("floats are not rounded to type " + std::to_string(type));
+        }
+    });
 }
 
 void dp_advise_huge_pages(void* start, int64_t bytes) { dp::advise_huge_pages(start, size_t(bytes)); }

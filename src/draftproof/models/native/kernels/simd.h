@@ -115,7 +115,7 @@ inline float to_float(bf16 value) {
     return load<float>(&bits);
 }
 
-// IEEE half precision, read only while weights are packed.
+// IEEE half precision, read and written only while weights are packed.
 struct f16 { uint16_t bits; };
 
 inline float to_float(f16 value) {
@@ -135,6 +135,15 @@ template <> inline bf16 from_float<bf16>(float value) {  // to nearest, ties to 
     const uint32_t bits = load<uint32_t>(&value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{uint16_t((bits >> 16) | 0x40u)};
     return bf16{uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+template <> inline f16 from_float<f16>(float value) {  // likewise
+    const uint32_t bits = load<uint32_t>(&value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return f16{uint16_t(sign | 0x7e00u)};
+    if (magnitude >= 0x477ff000u) return f16{uint16_t(sign | 0x7c00u)};  // rounds to 2^16 or more
+    if (magnitude >= 0x38800000u)
+        return f16{uint16_t(sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13)};
+    const float sum = load<float>(&magnitude) + 0.5f;  // the sum is a multiple of 2^-24, as subnormals are
+    return f16{uint16_t(sign | (load<uint32_t>(&sum) - 0x3f000000u))};
 }
 
 // Neighbouring elements as two vectors. Of floats `first` holds the lower half; of bfloat16, where one 32-bit word
