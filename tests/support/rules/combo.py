@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from draftproof.configs.speculation import Method, Speculation
-from support.rules.building import Build, Fixtures, case
+from support.rules.building import QWEN, Build, Checkpoint, Fixtures, case
 
 
 def run(engine: str, method: Method, **fields: Any) -> Build:
@@ -16,15 +16,63 @@ def launched(*words: str) -> dict[str, Any]:
     return {"vllm.launcher": words}
 
 
+def staged(engine: str, method: Method, *rest: str, **fields: Any) -> Build:
+    return run(engine, method, pipeline_parallel=2, rest=rest, **fields)
+
+
+def asked(value: str) -> dict[str, Any]:
+    return {"extras": {"sglang.env": {"SGLANG_ENABLE_PP_SPEC": value}}}
+
+
+def of_type(model_type: str) -> dict[str, Any]:
+    return {"target_files": Checkpoint({**QWEN, "model_type": model_type}, tokens=None)}
+
+
+PREFILL, DECODE = ("--disaggregation-mode", "prefill"), ("--disaggregation-mode", "decode")
+ASSISTANT = Checkpoint({**QWEN, "architectures": ["Gemma4AssistantForCausalLM"]}, tokens=None)
+NO_STATES = Checkpoint({**QWEN, "eagle_config": {"use_aux_hidden_state": False}}, tokens=None)
+V1 = {"extras": {"vllm.env": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}}
+
+REFUSED_STAGES = (
+    staged("trtllm", "mtp"),
+    *(staged("vllm", method, **of_type("gpt_oss")) for method in ("eagle3", "dflash", "dspark")),
+    staged("vllm", "eagle3", **of_type("deepseek_v41"), version="0.32.0"),
+    *(staged("sglang", method, *PREFILL) for method in ("ngram", "eagle3", "draft_model", "dflash")),
+    staged("sglang", "mtp", *PREFILL, drafter_files=ASSISTANT),
+    staged("sglang", "mtp", *PREFILL, extras={"sglang.speculative-algorithm": "FROZEN_KV_MTP"}),
+    staged("sglang", "eagle", *PREFILL, "--enable-multi-layer-eagle"),
+    staged("sglang", "dspark"),
+    staged("sglang", "dspark", *PREFILL, **asked("1")),
+    staged("sglang", "mtp", *DECODE),
+    staged("sglang", "mtp", **asked("0")),
+    staged("sglang", "mtp", *PREFILL, **asked("1")),
+    staged("sglang", "mtp", "--attn-dp-size", "2", **asked("true")),
+    staged("sglang", "eagle", "--speculative-adaptive", **asked("1")),
+)
+"""The engine does not start."""
+DOUBTFUL_STAGES = (
+    staged("vllm", "eagle3"),
+    staged("vllm", "dflash", **of_type("qwen3")),
+    staged("vllm", "eagle3", **of_type("gpt_oss"), **V1),
+    staged("vllm", "eagle3", **of_type("gpt_oss"), drafter_files=NO_STATES),
+    staged("vllm", "mtp"),
+    staged("sglang", "eagle"),
+    staged("sglang", "mtp"),
+)
+"""It may."""
+
 FIXTURES = {
     "COMBO-01": Fixtures(
-        positive=(
-            run("trtllm", "mtp", pipeline_parallel=2),
-            run("sglang", "ngram", pipeline_parallel=2),
-            run("sglang", "eagle3", pipeline_parallel=2),
-            run("vllm", "eagle3", pipeline_parallel=2),
+        positive=(*REFUSED_STAGES, *DOUBTFUL_STAGES),
+        negative=(
+            run("trtllm", "mtp", pipeline_parallel=1),
+            staged("vllm", "ngram"),
+            staged("sglang", "dspark", *PREFILL),
+            staged("sglang", "eagle", *PREFILL),
+            staged("sglang", "mtp", *PREFILL, **asked("0")),
+            staged("sglang", "mtp", **asked("1")),
+            staged("sglang", "mtp", "--attn-dp-size", "1", **asked("1")),
         ),
-        negative=(run("trtllm", "mtp", pipeline_parallel=1), run("vllm", "ngram", pipeline_parallel=2)),
     ),
     "COMBO-02": Fixtures(
         positive=(

@@ -34,6 +34,21 @@ MASKED = Checkpoint({**QWEN, "mask_token_id": 3}, tokens=None, tensors={"a.weigh
 HIDDEN = Checkpoint({**QWEN, "ptd_token_id": 3}, tokens=None, tensors={"mask_hidden": (2,)})
 V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
 V2 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "1"})})}
+STEP5 = Checkpoint({**QWEN, "architectures": ["Step5ForCausalLM"]}, tokens=None)
+
+
+def dflash(**changes: Any) -> Checkpoint:
+    return Checkpoint({**QWEN, "mask_token_id": 3, **changes}, tokens=None)
+
+
+V2_DRAFTERS = (
+    dflash(architectures=["DFlash2DraftModel"]),
+    dflash(architectures=["LiLiCorrDraftModel"]),
+    dflash(architectures=["Qwen3XPressModel"]),
+    dflash(speculators_model_type="dflash2"),
+    dflash(layer_types=["sliding_attention", "full_attention"]),
+)
+"""What only model runner V2 drafts with."""
 REJECTION = MappingProxyType({"sglang.use-rejection-sampling": True})
 
 FIXTURES = {
@@ -124,6 +139,14 @@ FIXTURES = {
             run("vllm", "draft_model", fields=V2, different_vocabulary=True),
             run("vllm", "dspark", fields=V1),
             run("vllm", "mtp", fields=V1, extras=MappingProxyType({"vllm.draft_lm_head_quantization": "fp8"})),
+            run("vllm", "eagle3", fields={**V2, "rest": ("--enable-dbo",)}),
+            run("vllm", "mtp", fields={**V2, "rest": ("--ubatch-size", "2")}),
+            run("vllm", "mtp", fields={**V1, "rest": ("--prefill-context-parallel-size", "2")}),
+            run("vllm", "mtp", fields={**V1, "rest": ("-pcp", "2")}),
+            run("vllm", "mtp", fields={**V1, "rest": ("--enable-batch-sharded-sampling",)}),
+            run("vllm", "mtp", fields={**V1, "pipeline_parallel": 2, "rest": ("--async-scheduling",)}),
+            *(run("vllm", "dflash", drafter, fields=V1) for drafter in V2_DRAFTERS),
+            case("vllm", Speculation(method="mtp"), STEP5, **V1),
         ),
         negative=(
             run("vllm", "suffix"),
@@ -131,6 +154,15 @@ FIXTURES = {
             run("vllm", "dspark", fields=V2),
             run("vllm", "custom", fields=V2, extras=MappingProxyType({"vllm.method": "extract_hidden_states"})),
             run("vllm", "eagle3", fields=V1),
+            run("vllm", "none", fields={**V2, "rest": ("--enable-dbo",)}),
+            run("vllm", "eagle3", fields={"rest": ("--enable-dbo",)}),
+            run("vllm", "eagle3", fields={**V2, "rest": ("--ubatch-size", "1")}),
+            run("vllm", "mtp", fields={**V1, "rest": ("--prefill-context-parallel-size", "1")}),
+            run("vllm", "mtp", fields={**V1, "rest": ("--async-scheduling",)}),
+            run("vllm", "mtp", fields={**V1, "pipeline_parallel": 2}),
+            run("vllm", "dflash", MASKED, fields=V1),
+            run("vllm", "dflash", dflash(layer_types=["sliding_attention"] * 2), fields=V1),
+            *(run("vllm", "dflash", drafter, fields=V2) for drafter in V2_DRAFTERS),
         ),
     ),
 }  # fmt: skip

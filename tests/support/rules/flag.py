@@ -100,6 +100,7 @@ FIXTURES = {
             run("vllm", "eagle3", fields=V1, verification="block"),
             run("vllm", "suffix", verification="block"),
             run("vllm", "draft_model", verification="block", different_vocabulary=True),
+            run("vllm", "eagle3", fields={"rest": ("--enable-dbo",)}, verification="block"),
         ),
         negative=(run("vllm", "eagle3", verification="block"), run("vllm", "eagle3", fields=V1)),
     ),

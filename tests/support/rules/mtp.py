@@ -13,7 +13,13 @@ DEEPSEEK = {"model.layers.4.eh_proj.weight": (64, 128), "model.layers.4.mlp.up_p
 
 
 def target(tensors: dict[str, Any], **changes: Any) -> Checkpoint:
-    return Checkpoint({**QWEN, "model_type": "mimo", **changes}, tensors=tensors)
+    named = {"model_type": "mimo", "architectures": ["MiMoForCausalLM"]}
+    return Checkpoint({**QWEN, **named, **changes}, tensors=tensors)
+
+
+def family(model_type: str, architecture: str = "NovelForCausalLM", **declared: Any) -> Build:
+    changes = {"model_type": model_type, "architectures": [architecture], **(declared or DECLARED)}
+    return run(target({**PLAIN, **MIMO}, **changes))
 
 
 def run(target: Checkpoint, engine: str = "vllm", depth: int = 1) -> Build:
@@ -51,8 +57,18 @@ FIXTURES = {
         ),
     ),
     "MTP-04": Fixtures(
-        positive=(run(target({**PLAIN, **MIMO}, **{**DECLARED, "model_type": "novel"})),),
-        negative=(run(GOOD), run(target({**PLAIN, **MIMO}, **{**DECLARED, "model_type": "qwen3_5_moe_text"}))),
+        positive=tuple(
+            family(name) for name in ("novel", "gpt_oss", "hunyuan_v3", "deepseek_v41", "qwen3_5x", "mimo", "step3")
+        ),
+        negative=(
+            run(GOOD),
+            *(
+                family(name)
+                for name in ("qwen3_5_moe_text", "glm5_next", "step5", "step5_vl", "deepseek_v4", "qwen4_exp_text")
+            ),
+            family("novel", "Step5ForCausalLM"),
+            family("novel", num_mtp_layers=1),
+        ),
     ),
     "MTP-05": Fixtures(
         positive=(run(GOOD, depth=2), run(target({**PLAIN, **MIMO}, num_nextn_predict_layers=2), depth=3)),

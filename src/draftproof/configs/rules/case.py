@@ -192,6 +192,11 @@ class Case:
         }
         return said.get(self.engine, False) or self.is_on("use_rejection_sampling")
 
+    def size(self, key: str) -> int:
+        """A number of ranks of the engine's own; 1 where it is unsaid."""
+        value = self.extra(key)
+        return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 1
+
     def is_on(self, key: str) -> bool:
         """Whether a switch of the engine's own is set."""
         return self.extra(key) not in (None, False, 0, "0", "", "false", "False")

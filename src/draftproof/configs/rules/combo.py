@@ -20,12 +20,6 @@ def _count(key: str, value: int | None) -> Found:
     return (key, str(value)) if value is not None and value > 1 else None
 
 
-def _ranks(case: Case, key: str) -> Found:
-    """A size of the engine's own as a number; one rank is none beside others."""
-    value = case.extra(key)
-    return _count(key, int(value)) if isinstance(value, int | str) and str(value).isdecimal() else None
-
-
 def _first_on(case: Case, *keys: str) -> Found:
     return next(((key, str(case.extra(key))) for key in keys if case.is_on(key)), None)
 
@@ -36,7 +30,9 @@ _USED: dict[Feature, Callable[[Case], Found]] = {
         ("lora", "on") if case.deployment.lora else _first_on(case, "enable_lora", "lora_paths")
     ),
     "data_parallel": lambda case: _count("data_parallel", case.deployment.data_parallel),
-    "dp_attention": lambda case: _first_on(case, "enable_dp_attention") or _ranks(case, "attn_dp_size"),
+    "dp_attention": lambda case: (
+        _first_on(case, "enable_dp_attention") or _count("attn_dp_size", case.size("attn_dp_size"))
+    ),
     "vision": lambda case: _first_on(case, "mmproj", "mm", "mmproj_url"),
     "connector": lambda case: _first_on(case, "enable_lmcache"),
 }
@@ -78,7 +74,7 @@ def _together(feature: Feature) -> Callable[[Case], Iterator[Hit]]:
         found = None if case.method == "none" else _USED[feature](case)
         if found is None:
             return
-        for fact in of_feature(case.engine, feature, case.method):
+        for fact in of_feature(feature, case):
             yield Hit(
                 detail=f"{found[0]} is {found[1]}: {fact.effect}.",
                 evidence=(Evidence(where="command", key=found[0], found=found[1]),),

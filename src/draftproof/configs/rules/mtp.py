@@ -9,6 +9,7 @@ from typing import Any
 
 from draftproof.checkpoints.heads import find_mtp
 from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.engines.vllm.facts import MTP_FAMILIES
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
 from draftproof.configs.speculation import Method
@@ -176,21 +177,30 @@ def _matches(entry: str, name: str) -> bool:
         return False
 
 
-_VLLM_FAMILIES = (
-    "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm_ocr", "mimo",
-    "mimo_v2", "ernie4_5_moe", "nemotron_h", "exaone_moe", "exaone4_5",
-    "longcat_flash", "bailing", "pangu_ultra_moe", "hy_v3",
-    "hy_v4", "hunyuan_v3", "step3p5", "step3", "kimi_k3", "qwen3_next", "qwen3_5", "qwen4", "intern_s2", "minimax_m3",
-    "inkling", "gemma4", "dots", "gpt_oss",
-)  # fmt: skip
-"""Beginnings of model_type, of families with MTP in the version read."""
+_VLLM_FAMILIES = frozenset(name for names in MTP_FAMILIES.values() for name in names)
 
 
 def _family(case: Case) -> Iterator[Hit]:
-    model_type = case.target.language_config.get("model_type")
-    if not isinstance(model_type, str) or model_type.startswith(_VLLM_FAMILIES) or case.has_drafter:
+    """Judged by what vLLM looks at: model_type and the first architecture, both of the outermost configuration."""
+    config = case.target.config
+    declared, model_type, named = (
+        find_mtp(case.target).declared,
+        config.get("model_type"),
+        config.get("architectures"),
+    )
+    if case.has_drafter or declared is None or not isinstance(model_type, str):
         return
-    if find_mtp(case.target).declared is None:
+    if model_type == "deepseek_v41":
+        yield Hit(
+            detail="DeepSeek V4.1 carries DSpark stages under mtp.*, no layers that MTP could run: vLLM refuses it.",
+            evidence=(Evidence(where="config.json", key="model_type", found=model_type),),
+            severity=Severity.ERROR,
+            remedy="Write dspark as the method.",
+        )
+        return
+    first = named[0] if isinstance(named, list) and named else None
+    is_known = model_type in _VLLM_FAMILIES or first in _VLLM_FAMILIES or "exaone4_5" in model_type
+    if is_known or declared[0] == "num_mtp_layers":
         return
     yield Hit(
         detail=f"{model_type} is not among the families whose MTP layers vLLM is known to run.",
@@ -270,8 +280,11 @@ RULES = (
     Rule(
         code="MTP-04",
         title="A family that vLLM is not known to run MTP for",
-        severity=Severity.INFO,
-        about="Each family's MTP layers need code of their own in the engine.",
+        severity=Severity.ERROR,
+        about=(
+            "Each family's MTP layers need code of their own in the engine. Layers under num_mtp_layers may run by "
+            "Transformers' code."
+        ),
         remedy="Start it once and look for the number of draft tokens in the log before you rely on it.",
         source=_VLLM.source,
         judge=_family,

@@ -82,11 +82,12 @@ def _method(given: dict[str, Any], nodes: Mapping[str, Node], found: Gathering, 
         found.remark(
             "deprecated", "method", "accepted with a warning and rewritten to mtp", found=said, today="mtp"
         )
+        remark_absence(found, "method", said, facts.METHOD_HISTORY.get(said.replace("-", "_")))
         said = "mtp"
     if said is not None and said not in (*facts.METHODS, *facts.FORMER_METHODS):
         near = get_close_matches(said[:64], [*facts.METHODS, *facts.FORMER_METHODS], n=1)
         raise node.refused(
-            "one of " + ", ".join(facts.METHODS),
+            "one of " + ", ".join(facts.METHODS) + ", or a family's own name for mtp, as deepseek_mtp",
             f"Did you mean {near[0]}?" if near else "Write one of these.",
         )
     if said is not None:

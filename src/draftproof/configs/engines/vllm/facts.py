@@ -144,16 +144,44 @@ METHODS = (
 )  # fmt: skip
 FORMER_METHODS = ("medusa", "mlp_speculator")
 """Removed in 0.33.0, present in 0.32.0."""
-MTP_ALIASES = frozenset(
-    f"{family}_mtp"
-    for family in (
-        "deepseek", "dots3_note", "mimo", "mimo_v2", "glm4_moe", "glm4_moe_lite", "glm_ocr", "ernie", "nemotron_h",
-        "exaone_moe", "exaone4_5", "qwen3_next", "qwen4_exp", "qwen3_5", "longcat_flash", "bailing_hybrid_v3",
-        "minimax_m3", "bailing_hybrid", "kimi_k3", "pangu_ultra_moe", "step3p5", "hy_v3", "hy_v4", "gemma4",
-        "inkling", "glm5_next",
-    )
-)  # fmt: skip
-"""Accepted with a warning and rewritten to mtp."""
+MTP_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "deepseek_mtp": ("deepseek_v3", "deepseek_v32", "glm_moe_dsa", "deepseek_v4"),
+    "dots3_note_mtp": ("dots3_note",),
+    "mimo_mtp": ("MiMoForCausalLM",),
+    "mimo_v2_mtp": ("MiMoV2ForCausalLM", "MiMoV2OmniForCausalLM", "MiMoV2FlashForCausalLM"),
+    "glm4_moe_mtp": ("Glm4MoeForCausalLM",),
+    "glm4_moe_lite_mtp": ("Glm4MoeLiteForCausalLM",),
+    "glm_ocr_mtp": ("GlmOcrForConditionalGeneration",),
+    "ernie_mtp": ("ernie4_5_moe",),
+    "nemotron_h_mtp": (
+        "nemotron_h", "nemotron_h_puzzle", "NemotronH_Super_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3",
+    ),
+    "exaone_moe_mtp": ("exaone_moe",),
+    "exaone4_5_mtp": ("exaone4_5",),
+    "qwen3_next_mtp": ("qwen3_next",),
+    "qwen4_exp_mtp": ("qwen4_exp", "qwen4_exp_text"),
+    "qwen3_5_mtp": (
+        "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "intern_s2_preview", "interns2_mobius",
+    ),
+    "longcat_flash_mtp": ("longcat_flash",),
+    "bailing_hybrid_v3_mtp": ("BailingMoeV3ForCausalLM", "BailingMoeV3VLForConditionalGeneration"),
+    "bailing_hybrid_mtp": ("bailing_hybrid", "BailingMoeV2_5ForCausalLM"),
+    "minimax_m3_mtp": ("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3MTP"),
+    "kimi_k3_mtp": ("kimi_k3",),
+    "pangu_ultra_moe_mtp": ("pangu_ultra_moe",),
+    "step3p5_mtp": ("step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"),
+    "step5_mtp": ("step5", "step5_vl", "Step5ForCausalLM", "Step5ForConditionalGeneration"),
+    "hy_v3_mtp": ("hy_v3",),
+    "hy_v4_mtp": ("hy_v4",),
+    "gemma4_mtp": ("gemma4_assistant", "gemma4_unified_assistant"),
+    "inkling_mtp": ("inkling_mm_model", "inkling_model"),
+    "glm5_next_mtp": ("glm5_next",),
+    "mtp": ("RadioMBartPrefixForCausalLM",),
+}  # fmt: skip
+"""What vLLM 0.33.0 makes of a family's configuration to run its MTP layers: its name for them → the outer `model_type`
+or first architecture by which it knows the family (`MTPModelTypes`, `hf_config_override`)."""
+MTP_ALIASES = frozenset(MTP_FAMILIES) - {"mtp"}
+"""As methods accepted with a warning and rewritten to mtp."""
 WITHOUT_DRAFTER = frozenset(("ngram", "ngram_gpu", "suffix", "extract_hidden_states"))
 """Methods that take no checkpoint: `model` has no effect on them."""
 KEEPS_ITS_NAME = frozenset(("eagle", "eagle3", "dflash", "dspark"))
@@ -187,6 +215,7 @@ METHOD_HISTORY: Mapping[str, Presence] = {
     "mlp_speculator": Presence(present_until="0.32.0", absent_from="0.33.0"),
     "custom_class": Presence("0.24", "0.20"),
     "dspark": Presence("0.28", "0.24"),
+    "step5_mtp": Presence("0.33", "0.32"),
 }
 RULE_HISTORY: Mapping[str, Presence] = {
     "block": Presence("0.28", "0.24"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
+from draftproof.configs.rules.facts import stages
 from draftproof.configs.rules.rule import Reading
 from draftproof.configs.speculation import HEADS, MODELS, Method
 from draftproof.core.finding import Severity, Source
@@ -15,7 +18,8 @@ Feature = Literal["pipeline", "lora", "data_parallel", "dp_attention", "vision",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureFact:
-    """`methods` empty: all methods, less `not_methods`. `effect` in words, `severity` of it."""
+    """`methods` empty: all methods, less `not_methods`. `effect` in words, `severity` of it. `when`: of which
+    deployments it holds, where feature and method alone do not tell."""
 
     feature: Feature
     reading: Reading
@@ -23,41 +27,94 @@ class FeatureFact:
     severity: Severity
     methods: frozenset[Method] = frozenset()
     not_methods: frozenset[Method] = frozenset()
+    when: Callable[[Case], bool] = lambda case: True
 
-    def concerns(self, method: Method) -> bool:
-        return (not self.methods or method in self.methods) and method not in self.not_methods
+    def concerns(self, case: Case) -> bool:
+        method = case.method
+        return (
+            (not self.methods or method in self.methods)
+            and method not in self.not_methods
+            and self.when(case)
+        )
 
 
 _LLAMACPP_VISION = Reading(
     "llamacpp", "<=11434", Source(name="LM Studio bug tracker 1519, llama.cpp build 11434", read="2026-11")
 )
 
+_EAGLE: frozenset[Method] = frozenset({"eagle", "mtp"})
+"""What SGLang calls EAGLE, NEXTN included."""
+
 FEATURES: tuple[FeatureFact, ...] = (
     FeatureFact(
-        feature="pipeline", reading=read.VLLM, severity=Severity.WARNING,
+        feature="pipeline", reading=stages.VLLM_STAGES, severity=Severity.ERROR,
         effect=(
-            "EAGLE-3 with pipeline parallelism runs for a few targets only (Llama, Qwen2, Sarvam, DeepSeek-V4, "
-            "Kimi-K3, MiniMax-M3), and wrong output without async scheduling was reported (issue 52071)"
+            "the target's class does not pass on the states that the drafter reads from stage to stage: vLLM does not "
+            "start"
         ),
-        methods=frozenset({"eagle3", "eagle", "p_eagle"}),
+        methods=stages.READ_STATES, when=lambda case: stages.passes_states(case) is False,
+    ),
+    FeatureFact(
+        feature="pipeline", reading=stages.VLLM_STAGES, severity=Severity.WARNING,
+        effect=(
+            "few targets pass the states that the drafter reads from stage to stage (Llama, Mistral, Phi-3, Qwen2, "
+            "dense Qwen3, DeepSeek-V4, Kimi-K3, MiniMax-M3 and some more), others are refused; wrong output without "
+            "async scheduling was reported (issue 52071)"
+        ),
+        methods=stages.READ_STATES, when=lambda case: stages.passes_states(case) is not False,
     ),
     FeatureFact(
         feature="pipeline", reading=read.VLLM, severity=Severity.WARNING,
-        effect="draft models and MTP with pipeline parallelism are not among what was read as supported",
-        methods=frozenset({"draft_model", "pard", "mtp", "dflash", "dspark"}),
+        effect="these methods with pipeline parallelism are not among what was read as supported",
+        methods=frozenset({"draft_model", "pard", "mtp", "eagle", "p_eagle"}),
     ),
     FeatureFact(
         feature="pipeline", reading=read.SGLANG, severity=Severity.ERROR,
-        effect="only EAGLE runs with pipeline parallelism, in PD-prefill or with SGLANG_ENABLE_PP_SPEC=1",
-        not_methods=frozenset({"eagle", "eagle3", "mtp"}),
+        effect=(
+            "only EAGLE and NEXTN run with pipeline parallelism, and DSPARK on servers that prefill for others: SGLang "
+            "refuses to start"
+        ),
+        not_methods=frozenset({"eagle", "mtp", "dspark"}),
+    ),
+    FeatureFact(
+        feature="pipeline", reading=read.SGLANG, severity=Severity.ERROR,
+        effect=(
+            "multi-layer EAGLE and Gemma 4 assistants (FROZEN_KV_MTP) do not run with pipeline parallelism: SGLang "
+            "refuses to start"
+        ),
+        methods=_EAGLE, when=lambda case: not stages.is_plain_eagle(case),
+    ),
+    FeatureFact(
+        feature="pipeline", reading=read.SGLANG, severity=Severity.ERROR,
+        effect=(
+            "DSPARK runs with pipeline parallelism under --disaggregation-mode prefill alone, without "
+            "SGLANG_ENABLE_PP_SPEC: SGLang refuses to start"
+        ),
+        methods=frozenset({"dspark"}), when=stages.is_dspark_misplaced,
+    ),
+    FeatureFact(
+        feature="pipeline", reading=read.SGLANG, severity=Severity.ERROR,
+        effect=(
+            "EAGLE runs with pipeline parallelism under --disaggregation-mode prefill, or without such a mode "
+            "under SGLANG_ENABLE_PP_SPEC=1: SGLang refuses to start"
+        ),
+        methods=_EAGLE, when=stages.is_eagle_misplaced,
+    ),
+    FeatureFact(
+        feature="pipeline", reading=read.SGLANG, severity=Severity.ERROR,
+        effect=(
+            "SGLANG_ENABLE_PP_SPEC goes with neither --disaggregation-mode nor adaptive steps nor DP attention: SGLang "
+            "refuses to start"
+        ),
+        methods=_EAGLE, when=stages.is_variable_misplaced,
     ),
     FeatureFact(
         feature="pipeline", reading=read.SGLANG, severity=Severity.WARNING,
         effect=(
-            "pipeline parallelism with EAGLE asks for PD-prefill or SGLANG_ENABLE_PP_SPEC=1, without adaptive "
-            "steps"
+            "EAGLE with pipeline parallelism asks for --disaggregation-mode prefill or SGLANG_ENABLE_PP_SPEC=1, and "
+            "neither is in the command"
         ),
-        methods=frozenset({"eagle", "eagle3", "mtp"}),
+        methods=_EAGLE, when=stages.is_eagle_unsettled,
     ),
     FeatureFact(
         feature="pipeline", reading=read.TRTLLM, severity=Severity.ERROR,
@@ -100,9 +157,9 @@ FEATURES: tuple[FeatureFact, ...] = (
 )  # fmt: skip
 
 
-def of_feature(engine: str, feature: Feature, method: Method) -> tuple[FeatureFact, ...]:
+def of_feature(feature: Feature, case: Case) -> tuple[FeatureFact, ...]:
     return tuple(
         fact
         for fact in FEATURES
-        if fact.reading.engine == engine and fact.feature == feature and fact.concerns(method)
+        if fact.reading.engine == case.engine and fact.feature == feature and fact.concerns(case)
     )

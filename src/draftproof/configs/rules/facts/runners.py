@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Reading
 from draftproof.configs.speculation import Method
@@ -33,20 +34,65 @@ def lacking_in_v2(case: Case) -> str | None:
         return f"method {case.method}"
     if case.speculation.different_vocabulary:
         return "use_heterogeneous_vocab"
-    if (case.deployment.pipeline_parallel or 1) > 1 and case.extra(
-        "distributed-executor-backend"
-    ) == "external_launcher":
+    if _has_stages(case) and case.extra("distributed-executor-backend") == "external_launcher":
         return "pipeline parallelism with external_launcher"
+    if case.is_on("enable-dbo") or case.size("ubatch-size") > 1:
+        if forced(case) is None:
+            return "dual batch overlap"
+        if case.method != "none":
+            return "dual batch overlap with speculation"
     return None
 
 
 def lacking_in_v1(case: Case) -> str | None:
     """The same of runner V1. Adaptive verification has a rule of its own."""
+    if max(case.size(key) for key in ("prefill-context-parallel-size", "pcp")) > 1:
+        return "prefill context parallelism"
+    if _has_stages(case) and case.is_on("async-scheduling"):
+        return "pipeline parallelism with async scheduling"
+    if case.is_on("enable-batch-sharded-sampling"):
+        return "batch-sharded sampling"
     if case.method == "dspark":
         return "method dspark"
     if case.extra("draft_lm_head_quantization") is not None:
         return "draft_lm_head_quantization"
+    if not _architectures(case.target_view).isdisjoint(STEP5):
+        return "Step 5"
+    return _lacking_for_dflash(case) if case.method == "dflash" else None
+
+
+STEP5 = frozenset({"Step5ForCausalLM", "Step5ForConditionalGeneration"})
+CANDIDATE_HEADS = frozenset({"DFlash2DraftModel", "DFlash2BeamDraftModel", "LiLiCorrDraftModel"})
+"""DFlash drafters that choose among candidates, by architecture."""
+XPRESS = frozenset({"Qwen3XPressModel", "DFlashQwen3XPressModel"})
+"""DFlash drafters with an XPress refiner."""
+
+
+def _lacking_for_dflash(case: Case) -> str | None:
+    named = _architectures(case.drafter)
+    if not named.isdisjoint(XPRESS):
+        return "XPress drafters"
+    if (
+        not named.isdisjoint(CANDIDATE_HEADS)
+        or case.drafter.config.get("speculators_model_type") == "dflash2"
+    ):
+        return "DFlash drafters with candidate heads"
+    kinds = case.drafter.language_config.get("layer_types")
+    windowed = [kind == "sliding_attention" for kind in kinds] if isinstance(kinds, list) else []
+    if any(windowed) and not all(windowed):
+        return "DFlash drafters that mix windows and full attention"
     return None
+
+
+def _has_stages(case: Case) -> bool:
+    return (case.deployment.pipeline_parallel or 1) > 1
+
+
+def _architectures(view: CheckpointView | None) -> frozenset[str]:
+    named = None if view is None else view.config.get("architectures")
+    return (
+        frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()
+    )
 
 
 def runner(case: Case) -> Runner | None:
