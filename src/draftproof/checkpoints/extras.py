@@ -80,8 +80,6 @@ def rounded_size(values: Values) -> int:
     size = values.count("intermediate_size")
     if values.raw("block_auto_adjust_ff_dim") is False:
         return size
-    factor, multiple = values.raw("block_ffn_dim_multiplier"), values.count("block_multiple_of", 256)
-    if not isinstance(factor, int | float | None) or isinstance(factor, bool):
-        raise values.fault("block_ffn_dim_multiplier", factor, "a number")
-    size = int((1.0 if factor is None else factor) * (2 * size // 3))
+    multiple = values.count("block_multiple_of", 256)
+    size = int(values.factor("block_ffn_dim_multiplier", 1.0) * (2 * size // 3))
     return -(-size // multiple) * multiple

@@ -145,6 +145,13 @@ class LocalFolder:
         return path
 
 
+def sha256_of(folder: Folder, name: str, max_bytes: int) -> str:
+    """Of a file that exists. Raises DP402 for one longer than `max_bytes`, before any of it is read."""
+    if folder.size(name) > max_bytes:
+        raise broken(folder.label(name), f"more than {max_bytes} bytes", "a shorter file")
+    return folder.sha256(name)
+
+
 def sha256_of_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -11,18 +11,17 @@ from typing import Any
 
 from draftproof.checkpoints.files import (
     CONFIG_MAX_BYTES,
-    broken,
     decode,
     is_pickled,
     parse_json,
 )
-from draftproof.checkpoints.folder import Folder
+from draftproof.checkpoints.folder import Folder, sha256_of
 from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import language_config
 from draftproof.checkpoints.safetensors import TensorEntry
 from draftproof.checkpoints.shards import Shards, find_shards, read_header, read_headers
-from draftproof.checkpoints.tokenizers.reading import TokenizerFiles, is_tokenizer_file
+from draftproof.checkpoints.tokenizers.reading import TokenizerFiles, is_tokenizer_file, max_bytes_of
 from draftproof.checkpoints.view import Kind, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary
 
@@ -169,11 +168,12 @@ class FolderView:
         found = {}
         for name in wanted:
             progress(name)
-            if name in _DECIDING and self._folder.size(name) > CONFIG_MAX_BYTES:
-                raise broken(
-                    self._folder.label(name), f"more than {CONFIG_MAX_BYTES} bytes", "a shorter file"
-                )
-            found[name] = self._folder.sha256(name)
+            if name in _DECIDING:
+                found[name] = sha256_of(self._folder, name, CONFIG_MAX_BYTES)
+            elif is_tokenizer_file(name):
+                found[name] = sha256_of(self._folder, name, max_bytes_of(name))
+            else:
+                found[name] = self._folder.sha256(name)
         return found
 
     @cached_property

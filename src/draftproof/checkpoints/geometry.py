@@ -6,7 +6,7 @@ architecture that has no row, DP406 for a value), never a guess. Knows nothing o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from draftproof.checkpoints.architecture import Architecture
@@ -107,6 +107,8 @@ def geometry(view: CheckpointView) -> Geometry:
     values = Values(view.reference, config, shape.defaults, shape.names)
     layers = read_layers(values, shape)
     vocab, head = values.count("vocab_size"), _head(view, values)
+    if head is not None and head.generation == "eagle3":
+        shape = replace(shape, mixture=None)  # every published class has a dense feed-forward in all layers
     draft_vocab = values.count("draft_vocab_size", default=vocab) if head else vocab
     if view.tensors is None and any(word in _architecture_name(view) for word in _OTHER_DRAFTERS):
         raise values.fault(
@@ -234,8 +236,9 @@ def _count_head(
     values: Values, shape: Architecture, layers: tuple[Layer, ...], head: EagleHead
 ) -> Parameters:
     """Of an EAGLE head as published: without the embedding, which is the target's. EAGLE-3 (Li et al., 2025): a matrix
-    over three hidden states, queries, keys and values over hidden state and embedding, an output matrix of its own over
-    the draft vocabulary. EAGLE-1 and 2: a matrix over embedding and hidden state; the output matrix is the target's."""
+    over three hidden states, what the first layer's attention reads over hidden state and embedding, an output matrix
+    of its own over the draft vocabulary. EAGLE-1 and 2: a matrix over embedding and hidden state; the output matrix is
+    the target's."""
     hidden, target = values.count("hidden_size"), head.target_hidden_size or values.count("hidden_size")
     whole = count_parameters(values, shape, layers)
     body = whole.total - whole.embedding - whole.output
@@ -245,14 +248,31 @@ def _count_head(
         vectors = (hidden if values.raw("bias") is not False else 0) - 2 * hidden
         total = body + joined + vectors
         return Parameters(total, total, whole.quantised + joined, 0, 0, whole.experts)
-    first = layers[0]
-    assert isinstance(first, KeyValues)
-    queries = values.count("num_attention_heads") * first.key_dim
-    wider = hidden * (queries + first.elements_per_token)
+    wider = hidden * _columns_of_input(values, shape, layers[0])
     output = values.count("draft_vocab_size", default=values.count("vocab_size")) * hidden
     joined = (head.num_features or 3) * target * hidden
     total = body + wider + joined + output + hidden
     return Parameters(total, total, whole.quantised + wider + joined, 0, output, whole.experts)
+
+
+def _columns_of_input(values: Values, shape: Architecture, first: Layer) -> int:
+    """Of all matrices that read the input of an EAGLE-3 head's first attention: queries, keys and values, or with
+    latent attention (vLLM 0.33's Eagle3DeepseekV2ForCausalLM) the compressions of queries and of keys. Raises DP403 for
+    attention that no published head has."""
+    heads = values.count("num_attention_heads")
+    if isinstance(first, KeyValues) and not (first.index_dim or shape.query_gate or shape.shared_queries):
+        return heads * first.key_dim + first.elements_per_token
+    if isinstance(first, Latent) and not first.index_dim:
+        if values.has("q_lora_rank"):
+            return values.count("q_lora_rank") + first.elements_per_token
+        return heads * (values.count("qk_nope_head_dim") + first.rope_dim) + first.elements_per_token
+    raise DraftproofError(
+        "DP403",
+        f"{values.reference}: model_type",
+        f"an EAGLE-3 head whose first layer is not plain attention ({type(first).__name__})",
+        "a first layer with keys and values per head, or with latent attention",
+        "No published head is known to have one, and its size is not guessed. Compare config.json with its source.",
+    )
 
 
 def _weights(

@@ -61,7 +61,7 @@ def listed(key: str) -> Layout:
     """Full attention in the layers that a list names, a running state in all others."""
 
     def kinds(values: Values, num: int) -> list[Kind]:
-        full = values.numbers(key)
+        full = values.layers(key, num)
         return ["full" if layer in full else "state" for layer in range(num)]
 
     return kinds
@@ -83,7 +83,7 @@ def kimi(values: Values, num: int) -> list[Kind]:
     told = values.raw("linear_attn_config")
     if not isinstance(told, dict):
         raise values.fault("linear_attn_config", told, "the numbers of layers with attention")
-    full = values.changed(told).numbers("full_attn_layers")
+    full = values.changed(told).layers("full_attn_layers", num, first=1)
     return ["full" if layer + 1 in full else "state" for layer in range(num)]
 
 
@@ -202,7 +202,7 @@ def first_dense(values: Values, num: int) -> list[Feed]:
 
 
 def by_steps(values: Values, num: int) -> list[Feed]:
-    dense, step = values.numbers("mlp_only_layers"), values.count("decoder_sparse_step", default=1)
+    dense, step = values.layers("mlp_only_layers", num), values.count("decoder_sparse_step", default=1)
     return _feed([layer not in dense and (layer + 1) % step == 0 for layer in range(num)])
 
 
@@ -216,7 +216,7 @@ def in_span(values: Values, num: int) -> list[Feed]:
 def interleaved(values: Values, num: int) -> list[Feed]:
     """Llama 4: the layers of `moe_layers`, else every nth."""
     if values.raw("moe_layers") is not None:
-        experts = values.numbers("moe_layers")
+        experts = values.layers("moe_layers", num)
         return _feed([layer in experts for layer in range(num)])
     step = values.count("interleave_moe_layer_step")
     return _feed([(layer + 1) % step == 0 for layer in range(num)])
@@ -238,16 +238,12 @@ def by_frequency(values: Values, num: int) -> list[Feed]:
 def enumerated(values: Values, num: int) -> list[Feed]:
     """Step 3: `mlp_layer_types`, else the numbers of layers with experts, as a list or in a string; else all from a
     first one (3.5: the fourth) on."""
-    told = values.raw("moe_layers_enum")
     if values.raw("mlp_layer_types") is not None:
         return first_dense(values, num)
-    if told is None:
+    if values.raw("moe_layers_enum") is None:
         first = values.count("first_expert_layer", 3)
         return _feed([layer >= first for layer in range(num)])
-    items = told.split(",") if isinstance(told, str) else told
-    if not isinstance(items, list) or not all(str(item).strip().isdecimal() for item in items):
-        raise values.fault("moe_layers_enum", told, "numbers of layers")
-    experts = {int(item) for item in items}
+    experts = values.layers("moe_layers_enum", num)
     return _feed([layer in experts for layer in range(num)])
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from draftproof.core.errors import DraftproofError
 
 _MAX_SIZE = 1 << 32
+_MAX_FACTOR = 1 << 10
+_MAX_DIGITS = 10
 _NO_NAMES: Mapping[str, str] = {}
 
 
@@ -27,7 +29,7 @@ class Values:
         defaults: Mapping[str, Any],
         names: Mapping[str, str] = _NO_NAMES,
     ) -> None:
-        self._reference = reference
+        self.reference = reference
         self._written = {
             ours: theirs
             for theirs, ours in names.items()
@@ -39,7 +41,7 @@ class Values:
     def changed(self, changes: Mapping[str, Any]) -> Values:
         """The same with other values for some keys. Costs as much as the changes, not as the configuration: it is
         done for every layer."""
-        found = Values(self._reference, {}, {})
+        found = Values(self.reference, {}, {})
         found._written, found._values = self._written, self._values.new_child(dict(changes))
         return found
 
@@ -61,6 +63,15 @@ class Values:
             raise self.fault(key, "nothing" if value is None else value, f"a whole number from {least}")
         return value
 
+    def factor(self, key: str, default: float) -> float:
+        """A finite number above 0."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if type(value) not in (int, float) or not 0 < value <= _MAX_FACTOR:
+            raise self.fault(key, value, f"a number above 0, at most {_MAX_FACTOR}")
+        return float(value)
+
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
         """A number for each of `length` layers: a list of them, or one for all."""
         value = self._values.get(key)
@@ -68,7 +79,7 @@ class Values:
             return (self.count(key, default),) * length
         if len(value) < length:
             raise self.fault(key, f"{len(value)} numbers", f"one for each of {length} layers")
-        return tuple(Values(self._reference, {key: item}, {}).count(key) for item in value[:length])
+        return tuple(Values(self.reference, {key: item}, {}).count(key) for item in value[:length])
 
     def flag(self, key: str) -> bool:
         value = self._values.get(key)
@@ -88,18 +99,38 @@ class Values:
             raise self.fault(key, value, f"a list with something for each of {length} layers")
         return value[:length]
 
-    def numbers(self, key: str) -> frozenset[int]:
-        """A list of whole numbers, as of layers; nothing where the key has no value."""
+    def layers(self, key: str, num_layers: int, first: int = 0) -> frozenset[int]:
+        """Numbers of layers, of which there are `num_layers` from `first` on: a list, or a string with commas; nothing
+        where the key has no value."""
         value = self._values.get(key) or []
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise self.fault(key, value, "a list of layers")
-        return frozenset(value)
+        told = [_whole(item) for item in value.split(",")] if isinstance(value, str) else value
+        last = first + num_layers - 1
+        if not isinstance(told, list) or not all(type(item) is int for item in told):
+            raise self.fault(key, value, f"numbers of layers from {first} to {last}")
+        outside = [item for item in told if not first <= item <= last]
+        if outside:
+            raise self.fault(key, outside[0], f"numbers of layers from {first} to {last}")
+        return frozenset(told)
 
     def fault(self, key: str, found: object, expected: str) -> DraftproofError:
         return DraftproofError(
             "DP406",
-            f"{self._reference}: {self._written.get(key, key)}",
-            f"{str(found)[:80]}",
+            f"{self.reference}: {self._written.get(key, key)}",
+            _shown(found),
             expected,
             "Check the configuration; what memory needs is not guessed.",
         )
+
+
+def _whole(text: str) -> int | None:
+    """A short whole number; None for anything else."""
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS else None
+
+
+def _shown(found: object) -> str:
+    """The interpreter refuses to write long numbers."""
+    try:
+        return str(found)[:80]
+    except ValueError:
+        return "a number of thousands of digits"

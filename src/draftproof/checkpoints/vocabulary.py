@@ -274,7 +274,10 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
     if isinstance(vocab, list):  # Unigram: pairs of token and score
         vocab = {entry[0]: token_id for token_id, entry in enumerate(vocab)}
     is_byte_level = '"ByteLevel"' in json.dumps(document.get("decoder"))
-    added = {int(entry["id"]): entry for entry in document.get("added_tokens") or ()}
+    listed = document.get("added_tokens") or ()
+    added = {int(entry["id"]): entry for entry in listed}
+    if len(set(vocab.values())) < len(vocab) or len(added) < len(listed):
+        raise ValueError("a token id twice")
     ids = [*map(int, vocab.values()), *added]
     size = 1 + max(ids, default=-1)
     if size > MAX_TOKEN_ID or min(ids, default=0) < 0:

@@ -125,7 +125,7 @@ def _quantised(reference: str, config: Mapping[str, Any], parameters: Parameters
     if method in ("gptq", "awq"):
         bits, group = (
             _number(reference, config, "bits", "w_bit"),
-            _number(reference, config, "group_size", "q_group_size"),
+            _number(reference, config, "group_size", "q_group_size", least=-1),
         )
         per_group = (16 + bits) / group if group > 0 else 0.0
         return bits + per_group, everything, f"{method}, {bits} bits, groups of {group}"
@@ -181,9 +181,9 @@ def _compressed(reference: str, config: Mapping[str, Any], everything: int) -> t
     return bits + per_group, everything, f"compressed-tensors, {bits} bits"
 
 
-def _number(reference: str, config: Mapping[str, Any], *keys: str) -> int:
+def _number(reference: str, config: Mapping[str, Any], *keys: str, least: int = 1) -> int:
     value = next((config[key] for key in keys if key in config), None)
-    if type(value) is not int or not -1 <= value <= 1 << 16 or value == 0:
+    if type(value) is not int or not least <= value <= 1 << 16 or value == 0:
         raise DraftproofError(
             "DP406",
             f"{reference}: quantization_config.{keys[0]}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from draftproof.checkpoints.layers import (
     RunningState,
     SharedCache,
 )
+from draftproof.core.errors import DraftproofError
 from support.families import (
     DEEPSEEK_V4,
     DELTA_NET,
@@ -353,6 +355,27 @@ def test_counts_of_parameters_and_caches_are_transformers_own(case: str, tmp_pat
     assert 0 < found.parameters.active <= found.parameters.total
     assert (found.experts is None) == (found.parameters.active == found.parameters.total)
     assert_kinds(found, config)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("sign", [{"draft_vocab_size": 64}, {"architectures": ["Eagle3LlamaForCausalLM"]}])
+def test_a_head_of_any_family_is_counted_or_refused(case: str, sign: dict[str, Any], tmp_path: Path) -> None:
+    """By what its first layer keeps: nothing else comes of it than a count or DP403."""
+    model_type, changes = CASES[case]
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("the installed Transformers has no such model")
+    config = json.loads(json.dumps(CONFIG_MAPPING[model_type](**(TINY | changes)).to_dict(), default=str))
+    first = of(write_config(tmp_path / "model", config)).layers[0]
+    write_config(tmp_path, config | sign)
+    if not isinstance(first, KeyValues | Latent) or first.index_dim:
+        with pytest.raises(DraftproofError, match=r"DP403.*EAGLE-3"):
+            of(tmp_path)
+        return
+    found = of(tmp_path)
+    assert found.head is not None
+    assert found.head.generation == "eagle3"
+    assert found.layers[0] == first
+    assert found.experts is None
 
 
 def build(config: Any) -> Any:

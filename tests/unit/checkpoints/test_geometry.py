@@ -280,6 +280,43 @@ def test_an_eagle3_head(tmp_path: Path) -> None:
     assert head.weights.num_bytes() == 2 * head.parameters.total + 100 * 8 + 320
 
 
+LATENT_HEAD = {
+    "model_type": "deepseek_v3", "architectures": ["Eagle3DeepseekV2ForCausalLM"], "num_hidden_layers": 1,
+    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "vocab_size": 320, "draft_vocab_size": 100,
+    "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def latent_head_tensors(q_lora_rank: int | None) -> dict[str, torch.Tensor]:
+    """By vLLM 0.33, deepseek_eagle3.py: latent attention over twice the hidden size, a dense feed-forward."""
+    queries = {"self_attn.q_proj": (80, 128)} if q_lora_rank is None else {
+        "self_attn.q_a_proj": (q_lora_rank, 128), "self_attn.q_a_layernorm": (q_lora_rank,),
+        "self_attn.q_b_proj": (80, q_lora_rank),
+    }  # fmt: skip
+    layer = queries | {
+        "self_attn.kv_a_proj_with_mqa": (24, 128), "self_attn.kv_a_layernorm": (16,),
+        "self_attn.kv_b_proj": (88, 16), "self_attn.o_proj": (64, 40), "mlp.gate_proj": (96, 64),
+        "mlp.up_proj": (96, 64), "mlp.down_proj": (64, 96), "hidden_norm": (64,), "input_layernorm": (64,),
+        "post_attention_layernorm": (64,),
+    }  # fmt: skip
+    sizes = {f"midlayer.{name}": shape for name, shape in layer.items()}
+    sizes |= {"fc": (64, 192), "norm": (64,), "lm_head": (100, 64)}
+    return {f"{name}.weight": torch.zeros(shape, dtype=torch.bfloat16) for name, shape in sizes.items()}
+
+
+@pytest.mark.parametrize("q_lora_rank", [24, None])
+def test_an_eagle3_head_with_latent_attention(q_lora_rank: int | None, tmp_path: Path) -> None:
+    config = LATENT_HEAD | {"q_lora_rank": q_lora_rank}
+    by_formula = of(write_config(tmp_path / "config", config))
+    save_file(latent_head_tensors(q_lora_rank), write_config(tmp_path / "head", config) / "model.safetensors")
+    head = of(tmp_path / "head")
+    assert (head.parameters_by, by_formula.parameters_by) == ("tensors", "formula")
+    assert head.parameters == by_formula.parameters
+    assert head.parameters.active == head.parameters.total
+    assert head.experts is None
+
+
 @pytest.fixture(scope="module")
 def pairs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pairs")

@@ -219,13 +219,44 @@ def test_headers_that_lie(tmp_path: Path, header: dict[str, Any]) -> None:
     assert error.code == "DP402"
 
 
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "chat_template.jinja"])
+TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "tiktoken.model", "x.tiktoken")
+BESIDE = ("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json")
+HUGE = 1 << 40
+"""Bytes of a file of holes: whoever reads it whole does not come back in this test's time."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "generation_config.json",
+        "chat_template.jinja",
+        *TOKENIZERS,
+        *BESIDE,
+        "merges.txt",
+        "vocab.txt",
+    ],
+)
 def test_a_small_file_of_any_size_is_not_written_down(tmp_path: Path, name: str) -> None:
     write_view(tmp_path / "m", {"model_type": "llama"}, tensors={"a.weight": (2, 2)})
     with (tmp_path / "m" / name).open("wb") as file:
-        file.truncate(1 << 33)
+        file.truncate(HUGE)
     with pytest.raises(DraftproofError, match="more than"):
         open_view(str(tmp_path / "m")).hashes()
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, *BESIDE])
+def test_a_tokenizer_of_any_size_is_neither_hashed_nor_read(tmp_path: Path, name: str) -> None:
+    write_view(tmp_path / "m", {"model_type": "llama"}, tensors={"a.weight": (2, 2)})
+    if name in BESIDE:
+        (tmp_path / "m" / "tiktoken.model").write_bytes(b"YQ== 0\n")
+        (tmp_path / "m" / "tokenizer.json").unlink(missing_ok=True)
+    with (tmp_path / "m" / name).open("wb") as file:
+        file.truncate(HUGE)
+    view = open_view(str(tmp_path / "m"))
+    for ask in (view.tokenizer_digest, view.vocabulary):
+        with pytest.raises(DraftproofError, match=r"DP402.*more than"):
+            ask()
 
 
 def test_a_tensor_in_two_files(tmp_path: Path) -> None:

@@ -22,10 +22,13 @@ def read_added(config: Mapping[str, Any], added: Mapping[str, Any], special_map:
     """From the documents of `FILES`, empty ones where there are none. Raises ValueError."""
     special = frozenset(_named(config) + _named(special_map))
     decoder = config.get("added_tokens_decoder")
+    told = decoder if isinstance(decoder, dict) else added
     if isinstance(decoder, dict):
         by_id = {_number(key): _token(entry, special) for key, entry in decoder.items()}
     else:
         by_id = {token_id: AddedToken(token, token in special) for token, token_id in added.items()}
+    if len(by_id) < len(told):
+        raise ValueError("a token id twice")
     check_ids(by_id)
     return Added(by_id, special)
 

@@ -73,6 +73,8 @@ def parse_tekken(document: Mapping[str, Any]) -> Base:
         if type(rank) is not int or not 0 <= rank < num_special or not isinstance(name, str):
             raise ValueError(f"the special token {rank!r}"[:120])
         names[rank] = name
+    if len({entry["rank"] for entry in listed}) < len(listed):
+        raise ValueError("the rank of a special token twice")
     vocab = document["vocab"][: size - num_special]
     if len(vocab) < size - num_special:
         raise ValueError(f"{len(vocab)} of {size - num_special} tokens")

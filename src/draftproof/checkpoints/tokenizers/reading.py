@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from draftproof.checkpoints.files import CONFIG_MAX_BYTES, TOKENIZER_MAX_BYTES, broken, decode, parse_json
-from draftproof.checkpoints.folder import Folder
+from draftproof.checkpoints.folder import Folder, sha256_of
 from draftproof.checkpoints.tokenizers import ranks, sentencepiece, vocab_json
 from draftproof.checkpoints.tokenizers.added import FILES, read_added
 from draftproof.checkpoints.tokenizers.base import MAX_BYTES, Added, Base, UnreadError, vocabulary_of
@@ -32,6 +32,13 @@ _UNREAD = (
 def is_tokenizer_file(name: str) -> bool:
     """Whether a file of this name decides what token ids stand for, of whichever kind."""
     return name in (*FILES, "merges.txt") or _first(frozenset((name,)), (*_READ, *_UNREAD)) is not None
+
+
+def max_bytes_of(name: str) -> int:
+    """What a tokenizer's file may be long."""
+    return (
+        TOKENIZER_MAX_BYTES if name == "tokenizer.json" else CONFIG_MAX_BYTES if name in FILES else MAX_BYTES
+    )
 
 
 class TokenizerFiles:
@@ -64,13 +71,14 @@ class TokenizerFiles:
         return self._outcome[0]
 
     def digest(self) -> str | None:
-        """SHA-256 of the files that the vocabulary is made of; of tokenizer.json its own."""
+        """SHA-256 of the files that the vocabulary is made of; of tokenizer.json its own. Raises DP402 for one that is
+        too long."""
         if self.file is None:
             return None
         if self.file == "tokenizer.json":
-            return self._folder.sha256(self.file)
+            return sha256_of(self._folder, self.file, max_bytes_of(self.file))
         present = [name for name in (self.file, *FILES) if name in self._folder.names()]
-        hashes = [(name, self._folder.sha256(name)) for name in present]
+        hashes = [(name, sha256_of(self._folder, name, max_bytes_of(name))) for name in present]
         return hashlib.sha256(repr(hashes).encode()).hexdigest()
 
     @cached_property
@@ -78,8 +86,7 @@ class TokenizerFiles:
         if self.file is None:
             return None, None
         label = self._folder.label(self.file)
-        max_bytes = TOKENIZER_MAX_BYTES if self.file == "tokenizer.json" else MAX_BYTES
-        content = self._folder.read(self.file, max_bytes) or b""
+        content = self._folder.read(self.file, max_bytes_of(self.file)) or b""
         if self.file == "tokenizer.json":
             return parse_vocabulary(label, decode(label, content)), None
         added = self._added()
@@ -114,7 +121,7 @@ class TokenizerFiles:
             raise broken(label, f"{type(error).__name__}: {error}"[:200], "added tokens with ids") from error
 
     def _document(self, name: str) -> Mapping[str, Any]:
-        content = self._folder.read(name, CONFIG_MAX_BYTES) if name in self._folder.names() else None
+        content = self._folder.read(name, max_bytes_of(name)) if name in self._folder.names() else None
         return {} if content is None else self._json(name, content)
 
     def _json(self, name: str, content: bytes) -> Mapping[str, Any]:

@@ -239,3 +239,32 @@ def peak_of(directory: Path) -> int:
     tracemalloc.stop()
     assert found == "DP402"
     return peak
+
+
+ONE_ID_TWICE: dict[str, dict[str, Any]] = {
+    "vocabulary": {"tokenizer": {"model": {"vocab": {"a": 0, "b": 0}}}},
+    "added": {
+        "tokenizer": {
+            "model": {"vocab": {"a": 0}},
+            "added_tokens": [{"id": 1, "content": "b"}, {"id": 1, "content": "c"}],
+        }
+    },
+    "vocab.json": {"vocab": {"Ġ": 0, "a": 1, "b": 1}},
+    "added_tokens.json": {"vocab": {"Ġ": 0, "a": 1}, "added_tokens": {"<a>": 5, "<b>": 5}},
+    "added_tokens_decoder": {
+        "vocab": {"Ġ": 0, "a": 1},
+        "tokenizer_config": {"added_tokens_decoder": {"3": {"content": "<a>"}, "03": {"content": "<b>"}}},
+    },
+    "tekken": {
+        "tekken": tekken(TOKENS, ["<unk>", "<s>"], 4)
+        | {"special_tokens": [{"rank": 1, "token_str": "<a>"}, {"rank": 1, "token_str": "<b>"}]}
+    },
+}
+
+
+@pytest.mark.parametrize("place", ONE_ID_TWICE)
+def test_two_tokens_under_one_id_are_refused_wherever_they_are_told(place: str, tmp_path: Path) -> None:
+    write_documents(tmp_path, config={"model_type": "llama"}, **ONE_ID_TWICE[place])
+    (tmp_path / "merges.txt").touch()
+    with pytest.raises(DraftproofError, match=r"DP402.*twice"):
+        open_view(str(tmp_path)).vocabulary()
