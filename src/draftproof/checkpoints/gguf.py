@@ -8,7 +8,6 @@ token. Format: GGUF 2 and 3, little-endian (`docs/gguf.md` of ggml).
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ MAX_METADATA_KEYS = 1 << 14
 MAX_TENSORS = 1 << 17
 MAX_NAME_BYTES = 1 << 16
 HEADER_MAX_BYTES = 1 << 26
-"""Of a file that is not on this machine; a quarter of a million tokens with their merges take ten million bytes."""
+"""A quarter of a million tokens with their merges take ten million bytes."""
 LATER_HEADER_MAX_BYTES = 1 << 20
 """The same of a split model's parts behind the first, which have no vocabulary."""
 _NUM_READERS = 8
@@ -187,14 +186,12 @@ class _Header:
 def _read_header(
     folder: Folder, name: str, types: Mapping[int, tuple[str, int, int]], longest_read: int, max_bytes: int
 ) -> _Header:
-    """`max_bytes` bounds what is fetched of a file that is not on this machine."""
-    path, size, label = folder.path_of(name), folder.size(name), folder.label(name)
+    """The header is copied, at most `max_bytes` of it: who maps a file that is cut off meanwhile is killed."""
+    is_here, size, label = folder.path_of(name) is not None, folder.size(name), folder.label(name)
     if size < 24:
         raise broken(label, f"{size} bytes", "a GGUF file")
-    if path is not None:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            return _parse_header(Cursor(label, mapped, len(mapped), longest_read), types)
-    data, wanted = b"", max_bytes >> 5  # most headers are that short; then four times as much, up to all
+    # Most headers are that short (here a copy costs less than to begin again); then four times as much, up to all.
+    data, wanted = b"", max_bytes >> (2 if is_here else 5)
     while len(data) < max_bytes:
         data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
         try:

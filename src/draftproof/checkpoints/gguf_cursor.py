@@ -6,7 +6,6 @@ stored: where they end is checked, what is in them costs nothing until it is ask
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +17,8 @@ from draftproof.checkpoints.files import broken
 MAX_ARRAY_ELEMENTS = 1 << 22
 """Over all arrays of a file; a vocabulary with its merges has fewer than a million."""
 MAX_STRING_BYTES = 1 << 24
+MAX_ELEMENT_BYTES = 1 << 16
+"""Of a string in an array: a token, a merge; the longest published ones have hundreds."""
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -37,7 +38,7 @@ class Cursor:
     def __init__(
         self,
         path: Path | str,
-        data: mmap.mmap | bytes,
+        data: bytes,
         size: int,
         longest_read: int = MAX_ARRAY_ELEMENTS,
     ) -> None:
@@ -97,7 +98,11 @@ class Cursor:
                 end += 8 + num_bytes
                 if num_bytes > limit or end > num_at_hand:
                     if num_bytes > limit or end > self.size:
-                        raise broken(self.path, f"a string of {num_bytes} bytes", "strings within the file")
+                        raise broken(
+                            self.path,
+                            f"a string of {num_bytes} bytes",
+                            f"strings within the file, of at most {limit} bytes here",
+                        )
                     raise ShortError
                 ends.append(end)
         except struct.error as error:
@@ -125,12 +130,12 @@ class Cursor:
         if kind != _STRING:
             stored = self.take(length * _LAYOUTS[_SCALARS[kind]].size)
             return StoredArray(self.path, kind, length, stored)
-        ends = self.ends_of_strings(length, MAX_STRING_BYTES)
+        ends = self.ends_of_strings(length, MAX_ELEMENT_BYTES)
         return StoredArray(self.path, kind, length, self.data[ends[0] : ends[-1]])
 
     def elements(self, kind: int, length: int) -> list[Any]:
         if kind == _STRING:
-            return list(self.strings(length, MAX_STRING_BYTES))
+            return self.strings(length, MAX_ELEMENT_BYTES)
         layout = f"<{length}{_SCALARS[kind]}"
         return list(struct.unpack(layout, self.take(struct.calcsize(layout))))
 

@@ -241,17 +241,11 @@ def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
     if types is None and isinstance(spellings, list):
         types = [1] * len(spellings)
     if not isinstance(spellings, list) or not isinstance(types, list) or not 0 < len(spellings) == len(types):
-        raise DraftproofError(
-            "DP405",
-            "GGUF: tokenizer.ggml.tokens",
-            "no tokens, or not as many types",
-            "a vocabulary",
-            "Convert the model again with a current converter.",
-        )
+        raise _no_vocabulary("no tokens, or not as many types")
+    if set(map(type, spellings)) != {str} or set(map(type, types)) != {int}:
+        raise _no_vocabulary("tokens that are no text, or types that are no whole numbers")
     is_byte_level = metadata.get("tokenizer.ggml.model") == "gpt2"
-    ordinary = [
-        str(token) for token, kind in zip(spellings, types, strict=True) if kind not in _GGUF_NOT_ORDINARY
-    ]
+    ordinary = [token for token, kind in zip(spellings, types, strict=True) if kind not in _GGUF_NOT_ORDINARY]
     contents = iter(bytes_of_tokens(ordinary, is_byte_level))
     tokens: list[bytes | None] = []
     special = set()
@@ -261,11 +255,21 @@ def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
         elif kind == _GGUF_UNUSED:
             tokens.append(None)
         elif kind == _GGUF_USER_DEFINED:
-            tokens.append(added_token_bytes(str(spellings[token_id]), False, is_byte_level))
+            tokens.append(added_token_bytes(spellings[token_id], False, is_byte_level))
         else:
             special.add(token_id)
-            tokens.append(str(spellings[token_id]).encode())
+            tokens.append(spellings[token_id].encode())
     return Vocabulary(tuple(tokens), frozenset(special))
+
+
+def _no_vocabulary(found: str) -> DraftproofError:
+    return DraftproofError(
+        "DP405",
+        "GGUF: tokenizer.ggml.tokens",
+        found,
+        "a vocabulary",
+        "Convert the model again with a current converter.",
+    )
 
 
 def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:

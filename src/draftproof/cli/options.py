@@ -27,6 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
 _MAX_TEXT_BYTES = 64 << 20
+_MAX_MEMORY = 1 << 50
 
 
 def parse_bytes(text: str) -> int:
@@ -35,6 +36,8 @@ def parse_bytes(text: str) -> int:
     num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
     if num_bytes <= 0:
         raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")
+    if num_bytes > _MAX_MEMORY:
+        raise click.BadParameter(f"{text!r} is more than {_MAX_MEMORY >> 30} GiB.")
     return num_bytes
 
 

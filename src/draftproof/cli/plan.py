@@ -38,9 +38,13 @@ if TYPE_CHECKING:
     "--memory", type=parse_bytes, required=True, metavar="BYTES", help="Of one device, such as 24GiB."
 )
 @click.option(
-    "--context", type=click.IntRange(1), help="Tokens per request. Default: 8192, or what the model has."
+    "--context",
+    type=click.IntRange(1, 1 << 24),
+    help="Tokens per request. Default: 8192, or what the model has.",
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Requests that shall run at the same time.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1 << 16), help="Requests that shall run at the same time."
+)
 @click.option(
     "--engine",
     default="draftproof",
@@ -52,11 +56,13 @@ if TYPE_CHECKING:
 @click.option("--dtype", help="Of floats in weights, and of activations. Default: auto.")
 @click.option("--kv-dtype", help="Of the cache, such as fp8. Default: as --dtype.")
 @click.option("--draft-kv-dtype", help="Of the drafter's cache.")
-@click.option("--draft-window", type=click.IntRange(1), help="Tokens that the drafter's cache keeps.")
+@click.option(
+    "--draft-window", type=click.IntRange(1, 1 << 24), help="Tokens that the drafter's cache keeps."
+)
 @click.option("--tensor-parallel", type=click.IntRange(1, 1024), help="Devices that share each layer.")
 @click.option("--draft-tensor-parallel", type=click.IntRange(1, 1024), help="The same for the drafter.")
 @click.option("--page-size", type=click.IntRange(1, 65536), help="Tokens per page of the cache.")
-@click.option("--max-batched-tokens", type=click.IntRange(1), help="Rows of the largest pass.")
+@click.option("--max-batched-tokens", type=click.IntRange(1, 1 << 24), help="Rows of the largest pass.")
 @click.option(
     "--runtime-bytes", type=parse_bytes, help="Of context and libraries, in place of our assumption."
 )

@@ -55,6 +55,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
             "1: how stages divide layers and drafter is not planned",
             "Plan one stage as a model of its own, or leave pipeline parallelism out.",
         )
+    _require_sizes(deployment)
     shape = geometry(target)
     speculation = _leading(deployment.speculation)
     float_bytes, activation = _float_types(rules, deployment.dtype)
@@ -91,6 +92,20 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         graph_max_batch=deployment.graph_max_batch,
         allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
     )
+
+
+_LARGEST = {
+    "max_num_seqs": 1 << 16, "max_num_batched_tokens": 1 << 24, "max_model_len": 1 << 24, "block_size": 1 << 16,
+    "tensor_parallel": 1 << 10, "graph_max_batch": 1 << 16,
+}  # fmt: skip
+"""Of what a deployment may say: beyond every machine, and small enough that sums of it mean something."""
+
+
+def _require_sizes(deployment: Deployment) -> None:
+    for name, largest in _LARGEST.items():
+        value = getattr(deployment, name)
+        if value is not None and value > largest:
+            raise DraftproofError("DP001", name, str(value)[:40], f"at most {largest}", "Check the number.")
 
 
 def _without_graphs(allowances: Allowances) -> Allowances:

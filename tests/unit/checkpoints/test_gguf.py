@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftproof.checkpoints.folder import LocalFolder
 from draftproof.checkpoints.gguf import (
+    HEADER_MAX_BYTES,
     TENSOR_TYPES,
     GgufFile,
     open_checkpoint,
     read_gguf,
 )
-from draftproof.checkpoints.gguf_cursor import MAX_ARRAY_ELEMENTS, StoredArray
+from draftproof.checkpoints.gguf_cursor import MAX_ARRAY_ELEMENTS, Cursor, StoredArray
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import write_gguf
 from support.specs import K_QUANT, TINY
@@ -120,6 +124,69 @@ def test_the_text_of_long_arrays_is_judged_when_it_is_read_their_bounds_at_once(
     scratch.write_bytes(header(0, 1, array_of_strings(b"k", [b"a", b"ff"]))[:-1])
     with pytest.raises(DraftproofError, match="DP402"):
         read_gguf(scratch, longest_read=1)
+
+
+@pytest.mark.parametrize("longest", [0, MAX_ARRAY_ELEMENTS])
+def test_a_file_that_is_cut_off_while_it_is_read_ends_in_a_refusal(
+    sample: Path, scratch: Path, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever that is: before the first byte was read or at any later read. A mapping would end the process."""
+    scratch.write_bytes(sample.read_bytes())
+    size = scratch.stat().st_size
+
+    def shrinking(folder: LocalFolder, name: str) -> int:
+        os.truncate(scratch, 100)
+        return size
+
+    monkeypatch.setattr(LocalFolder, "size", shrinking)
+    with pytest.raises(DraftproofError, match=r"DP402.*100 bytes"):
+        read_gguf(scratch, longest_read=longest)
+
+
+@pytest.mark.parametrize("longest", [0, MAX_ARRAY_ELEMENTS])
+def test_what_was_read_of_a_header_stands_when_the_file_is_cut_off(
+    sample: Path, scratch: Path, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch.write_bytes(sample.read_bytes())
+
+    class Cutting(Cursor):
+        def take(self, num_bytes: int) -> bytes:
+            os.truncate(scratch, 0)
+            return super().take(num_bytes)
+
+    monkeypatch.setattr("draftproof.checkpoints.gguf.Cursor", Cutting)
+    assert read_arrays(read_gguf(scratch, longest_read=longest).metadata) == read_gguf(sample).metadata
+
+
+def sparse(path: Path, lengths: list[int], *, as_array: bool) -> Path:
+    """A file whose strings of these lengths are holes."""
+    with path.open("wb") as file:
+        file.write(header(0, 1 if as_array else len(lengths)))
+        if as_array:
+            file.write(string(b"tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, len(lengths)))
+        for number, length in enumerate(lengths):
+            key = b"" if as_array else string(b"k%d" % number) + struct.pack("<I", 8)
+            file.write(key + struct.pack("<Q", length))
+            file.seek(length, os.SEEK_CUR)
+        file.truncate(file.tell() + 64)
+    return path
+
+
+@pytest.mark.parametrize("longest", [0, MAX_ARRAY_ELEMENTS])
+@pytest.mark.parametrize(
+    ("lengths", "as_array"), [([1 << 24] * 64, False), ([1 << 24] * 20, True), ([1 << 16] * 4096, True)]
+)
+def test_headers_of_holes_cost_bounded_memory(
+    scratch: Path, lengths: list[int], as_array: bool, longest: int
+) -> None:
+    sparse(scratch, lengths, as_array=as_array)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DraftproofError, match="DP402"):
+            read_gguf(scratch, longest_read=longest)
+        assert tracemalloc.get_traced_memory()[1] < 4 * HEADER_MAX_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_type_table_agrees_with_the_library() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,11 @@ def test_added_tokens_are_decoded_like_others_unless_special(tmp_path: Path) -> 
         {"tokenizer.ggml.token_type": [1]},
         {"tokenizer.ggml.tokens": 3},
         {"tokenizer.ggml.tokens": []},
+        {"tokenizer.ggml.tokens": [0.5, 1.5]},
+        {"tokenizer.ggml.tokens": ["a", 1]},
+        {"tokenizer.ggml.token_type": ["1", "3"]},
+        {"tokenizer.ggml.token_type": [1, math.nan]},
+        {"tokenizer.ggml.token_type": [True, False]},
     ],
 )
 def test_broken_gguf_vocabularies_are_refused(changes: dict[str, Any]) -> None:

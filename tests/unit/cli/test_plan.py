@@ -125,6 +125,51 @@ def test_bad_input_has_its_code(
     assert (result.status, result.code) == (2, code)
 
 
+TOO_MUCH = {
+    "--concurrency": "1000000000000000000",
+    "--max-batched-tokens": "1000000000000000",
+    "--context": "99999999999",
+    "--draft-window": "99999999999",
+    "--memory": "999999999999999999999999GiB",
+    "--runtime-bytes": "2000000GiB",
+}
+TOO_MUCH_IN_A_COMMAND = (
+    "--max-num-seqs",
+    "--max-num-batched-tokens",
+    "--max-model-len",
+    "--tensor-parallel-size",
+)
+
+
+@pytest.mark.parametrize("option", TOO_MUCH)
+def test_numbers_beyond_every_machine_are_refused(option: str, invoke, models: tuple[str, str]) -> None:
+    given = {"--memory": "24GiB"} | {option: TOO_MUCH[option]}
+    result = invoke("plan", models[0], *(word for pair in given.items() for word in pair))
+    assert (result.status, result.code) == (2, "DP001")
+    assert option in result.stderr
+
+
+@pytest.mark.parametrize("flag", TOO_MUCH_IN_A_COMMAND)
+def test_they_are_in_a_command_line_too(flag: str, invoke, models: tuple[str, str]) -> None:
+    command = f"vllm serve {models[0]} {flag} 1000000000000000000"
+    result = invoke("plan", models[0], "--memory", "24GiB", "--command", command)
+    assert (result.status, result.code in ("DP001", "DP111")) == (2, True)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_devices_that_do_not_divide_the_heads_are_remarked(
+    engine: str, invoke, models: tuple[str, str]
+) -> None:
+    def warned(devices: str) -> bool:
+        arguments = ("--memory", "24GiB", "--engine", engine, "--tensor-parallel", devices)
+        document = invoke("plan", models[0], *arguments, "--json").document
+        return any("do not divide 32 attention heads" in warning for warning in document["warnings"])
+
+    assert {devices: warned(devices) for devices in ("1", "8", "3", "1000")} == {
+        "1": False, "8": False, "3": True, "1000": True,
+    }  # fmt: skip
+
+
 def test_neither_torch_nor_transformers_is_imported(models: tuple[str, str]) -> None:
     program = (
         "import sys\nfrom draftproof.cli.main import run\n"

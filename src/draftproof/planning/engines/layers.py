@@ -31,6 +31,15 @@ def plain_state_bytes(setup: Setup) -> StateBytes:
     return size
 
 
+def uneven_heads(setup: Setup) -> tuple[str, ...]:
+    """That the engine refuses to start where devices do not divide the heads: vLLM 0.33 (config/model.py) and SGLang
+    0.5.23 (its models) do."""
+    heads, devices = setup.target.num_heads, setup.tensor_parallel
+    if heads % devices == 0:
+        return ()
+    return (f"{setup.rules.title} refuses {devices} devices: they do not divide {heads} attention heads",)
+
+
 def target_layers(
     setup: Setup, state_bytes: StateBytes | None = None, index_bytes: IndexBytes | None = None
 ) -> tuple[CachedLayer, ...]:

@@ -12,7 +12,13 @@ from dataclasses import replace
 from draftproof.checkpoints.layers import Compressed, Paired
 from draftproof.checkpoints.states import RunningState
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import StateBytes, draft_layers, quantised_index_bytes, target_layers
+from draftproof.planning.engines.layers import (
+    StateBytes,
+    draft_layers,
+    quantised_index_bytes,
+    target_layers,
+    uneven_heads,
+)
 from draftproof.planning.paging import CachedLayer, Group, Pool, Split, States, plain_pool
 from draftproof.planning.setup import GIB, MIB, Certainty, EngineMemory, Item, Setup
 
@@ -155,7 +161,7 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
 
 
 def _warnings(setup: Setup) -> tuple[str, ...]:
-    found = []
+    found = [*uneven_heads(setup)]
     if setup.drafter is not None and setup.method in _SCALED:
         taken = sum(layer.token_bytes for layer in _target_layers(setup)) * _scaled_share(setup)
         real = sum(layer.token_bytes for layer in draft_layers(setup, quantised_index_bytes))

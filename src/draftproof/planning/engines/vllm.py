@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from draftproof.checkpoints.layers import Compressed, Latent, Paired
 from draftproof.checkpoints.states import RunningState
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import StateBytes, draft_layers, quantised_index_bytes, target_layers
+from draftproof.planning.engines.layers import (
+    StateBytes,
+    draft_layers,
+    quantised_index_bytes,
+    target_layers,
+    uneven_heads,
+)
 from draftproof.planning.paging import CachedLayer, Group, Pool
 from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
 
@@ -141,7 +147,7 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
 
 
 def _warnings(setup: Setup) -> tuple[str, ...]:
-    found = []
+    found = [*uneven_heads(setup)]
     if setup.draft_tensor_parallel not in (1, setup.tensor_parallel):
         found.append("draft_tensor_parallel_size may only be 1 or the target's")
     if any(isinstance(layer, RunningState | Paired) for layer in setup.target.layers):
