@@ -13,10 +13,8 @@ from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.refusal import Place, bounded
 from draftproof.configs.reading.shell import CommandLine, Word, read_command
+from draftproof.configs.reading.unit import is_unit, read_unit
 
-_UNIT = re.compile(r"\s*\[[A-Z][A-Za-z]*\][ \t]*\r?\n")
-_START = re.compile(r"^ExecStart=[-@:+!]*", re.MULTILINE)
-_ENVIRONMENT = re.compile(r"^Environment=(?P<said>.*)$", re.MULTILINE)
 _IMAGE_LINE = re.compile(r"\s*(?:CMD|ENTRYPOINT)\s+(?=\[)")
 _CONTAINER = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:-\s|(?:command|args|entrypoint)\s*:)")
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
@@ -32,8 +30,8 @@ def read_start(place: Place) -> CommandLine:
     """The program's environment and words. Raises DP111 with the position."""
     bounded(place)
     text = place.text
-    if _UNIT.match(text) or _START.match(text.lstrip()):
-        return _of_unit(place)
+    if is_unit(text):
+        return _program(place, read_unit(place))
     image = _IMAGE_LINE.match(text)
     start = image.end() if image else 0
     if text[start:].lstrip()[:1] == "[":
@@ -87,22 +85,3 @@ def _of_container(node: Node) -> CommandLine:
         if "name" in inner and "value" in inner:
             environment.append((inner["name"].text("a name"), inner["value"].text("a value")))
     return CommandLine(tuple(environment), tuple(words))
-
-
-def _of_unit(place: Place) -> CommandLine:
-    """The last ExecStart counts; positions are those of the unit."""
-    starts = list(_START.finditer(place.text))
-    if not starts:
-        raise place.refused("a unit without ExecStart", "ExecStart=COMMAND", "Give the command.")
-    start = starts[-1].end()
-    end = re.compile(r"(?<!\\)\r?\n|\Z").search(place.text, start)
-    assert end is not None
-    blank = "".join(char if char == "\n" else " " for char in place.text[:start])
-    line = read_command(Place(place.engine, blank + place.text[start : end.start()], name=place.name))
-    environment = [
-        pair
-        for found in _ENVIRONMENT.finditer(place.text)
-        for pair in read_command(Place(place.engine, found["said"], name="Environment=")).environment
-    ]
-    line = CommandLine((*environment, *line.environment), line.words)
-    return _program(place, line)
