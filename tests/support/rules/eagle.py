@@ -56,6 +56,10 @@ def eagle3(
     return Checkpoint(config, tensors=tensors, values=values, tokens=None)
 
 
+NARROW = Checkpoint({**QWEN, "hidden_size": 32})
+OWN = {"embed_tokens.weight": (V, H)}
+"""An embedding of the head's own width."""
+
 MODEL = Checkpoint(
     {**QWEN, "num_hidden_layers": 2},
     tensors={
@@ -143,12 +147,19 @@ FIXTURES = {
             run("vllm", "eagle3", eagle3(target_hidden_size=96)),
             run("vllm", "eagle3", eagle3(width=2 * H, **LAYERS)),
             run("vllm", "eagle", eagle(), Checkpoint({**QWEN, "hidden_size": 96})),
+            run("vllm", "eagle3", eagle3(width=6 * 32), NARROW),
+            run("llamacpp", "eagle3", eagle3(width=6 * 32), NARROW),
+            run("vllm", "eagle3", eagle3(width=3 * 32, target_hidden_size=32), NARROW),
+            run("vllm", "eagle3", eagle3(width=3 * 32, extra=OWN), NARROW),
+            run("sglang", "eagle3", eagle3(width=3 * 32, extra=OWN), NARROW),
         ),
         negative=(
             run("vllm", "eagle3", eagle3()),
             run("vllm", "eagle3", eagle3(width=4 * H, num_aux_hidden_states=4)),
             run("vllm", "eagle", eagle()),
-            run("vllm", "eagle3", eagle3(width=3 * 32, target_hidden_size=32), Checkpoint({**QWEN, "hidden_size": 32})),
+            run("vllm", "eagle3", eagle3(width=3 * 32, target_hidden_size=32, extra=OWN), NARROW),
+            run("sglang", "eagle3", eagle3(width=3 * 32, target_hidden_size=32, extra=OWN), NARROW),
+            run("vllm", "eagle3", eagle3(width=2 * H, eagle_aux_hidden_state_layer_ids=[2, 4])),
         ),
     ),
     "EAGLE-06": Fixtures(

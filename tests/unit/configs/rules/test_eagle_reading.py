@@ -55,3 +55,21 @@ def test_engines_count_the_same_states_in_their_own_way() -> None:
     assert known.layers == ((NESTED, 1),)
     assert head_reading("vllm", "V1") != head_reading("vllm", "V2")
     assert TOP in NESTED
+
+
+@pytest.mark.parametrize(
+    ("engine", "rows", "extra", "severity"),
+    [
+        ("vllm", 16 + 4096, None, "error"),  # more than padding
+        ("vllm", 16 + 64, None, "warning"),
+        ("vllm", 12, {"embed_tokens.weight": (12, 64)}, "error"),  # ids of the target beyond the embedding
+        ("sglang", 12, {"embed_tokens.weight": (12, 64)}, "warning"),  # which takes the target's embedding
+        ("vllm", 12, None, "warning"),
+    ],
+)
+def test_how_bad_another_vocabulary_is(
+    engine: str, rows: int, extra: dict[str, Any] | None, severity: str, tmp_path: Path
+) -> None:
+    case = run(engine, "eagle3", eagle3(vocab_size=rows, extra=extra))(tmp_path)
+    [finding] = judge(case, [rule("EAGLE-10")]).findings
+    assert finding.severity.value == severity

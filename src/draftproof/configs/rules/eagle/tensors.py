@@ -4,14 +4,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from draftproof.checkpoints.head_tables import captured_layers, find_faults
+from draftproof.checkpoints.heads import has_embedding
 from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.eagle.shared import EAGLE, EAGLE3, SHAPES, fc_of, kind_of
+from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.rule import Hit, MissingError, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
 _MAPPING = Source(name="vLLM 0.33.0 source; verl-SpeCo pull request 66, SpecForge 76 and 478", read="2026-11")
+
+
+_UNSAID_LAYERS = 3
+"""What vLLM, SGLang, TensorRT-LLM and llama.cpp capture where a head does not say how many layers it reads."""
+_WIDTHS = Source(
+    name="vLLM 0.33.0 source (llama_eagle3.py, spec_decode/eagle/utils.py), SGLang 0.5.23 source (llama_eagle3.py)",
+    read="2026-11",
+)
+
+
+def _own_width(case: Case, hidden: int, declared: int | None) -> Iterator[Hit]:
+    """A head that is wider or narrower than its target: it needs an embedding of its own, and has to say so."""
+    fc = fc_of(case)
+    rows = fc.info.shape[0]
+    has_own = has_embedding(case.drafter)
+    if rows == hidden or (
+        has_own is not False and (declared == hidden or case.engine not in ("vllm", "sglang"))
+    ):
+        return
+    why = (
+        "it has no embedding of its own, and the target's has another width"
+        if has_own is False
+        else f"without target_hidden_size {case.title} takes its own width for the target's"
+    )
+    yield Hit(
+        detail=f"The head is {rows} wide and the target {hidden}: {why}.",
+        evidence=(
+            Evidence(
+                where=fc.info.where, key=fc.name, found=str(list(fc.info.shape)), expected=f"[{hidden}, …]"
+            ),
+        ),
+        remedy="Use a head that was trained for this target."
+        if has_own is False
+        else f"Write target_hidden_size {hidden} into the head's config.json, or use a head of this width.",
+        reading=replace(known, source=_WIDTHS) if (known := read.BY_ENGINE.get(case.engine)) else None,
+    )
 
 
 def _target_width(case: Case) -> Iterator[Hit]:
@@ -24,9 +63,11 @@ def _target_width(case: Case) -> Iterator[Hit]:
     else:
         layers = captured_layers(case.drafter.config)
         count = len(layers[1]) if layers else whole(case.drafter.language_config, "num_aux_hidden_states")
-        fits = columns % hidden == 0 and columns // hidden in ((count,) if count else range(2, 9))
-        expected = f"[…, {(count or 3) * hidden}]: {count or 3} captured layers × the target's hidden size of {hidden}"
+        count = count or _UNSAID_LAYERS
+        fits = columns == count * hidden
+        expected = f"[…, {count * hidden}]: {count} captured layers × the target's hidden size of {hidden}"
     if fits and declared in (None, hidden):
+        yield from _own_width(case, hidden, declared)
         return
     if fits:
         expected = f"target_hidden_size {hidden}"
@@ -118,17 +159,29 @@ def _output_rows(case: Case) -> Iterator[Hit]:
     )
 
 
+_PADDING = 2048
+"""Rows by which published heads and targets of one tokenizer differ at most: padding and added tokens."""
+
+
 def _target_rows(case: Case) -> Iterator[Hit]:
     ours = case.whole(case.target, "vocab_size", "target")
     theirs = whole(case.drafter.language_config, "vocab_size")
     if theirs is None or theirs == ours or theirs == _draft_vocabulary(case):
         return
+    if _draft_vocabulary(case) is None:
+        why = ", and it drafts with all of it"
+    elif case.engine == "vllm" and theirs < ours and has_embedding(case.drafter):
+        why = ", and its own embedding has no row for the target's last tokens"
+    elif abs(theirs - ours) > _PADDING:
+        why = ", more than rows of padding: its tokens are those of another tokenizer"
+    else:
+        why = ""
     yield Hit(
-        detail=f"The head was made for a vocabulary of {theirs}, and the target's has {ours}.",
+        detail=f"The head was made for a vocabulary of {theirs}, and the target's has {ours}{why}.",
         evidence=(
             Evidence(where=case.drafter.reference, key="vocab_size", found=str(theirs), expected=str(ours)),
         ),
-        severity=Severity.ERROR if _draft_vocabulary(case) is None else Severity.WARNING,
+        severity=Severity.ERROR if why else Severity.WARNING,
     )
 
 
@@ -162,7 +215,8 @@ RULES = (
         severity=Severity.ERROR,
         about=(
             "fc takes the target's hidden states: 2 × hidden in EAGLE-1/2 (embedding and one state), captured "
-            "layers × the target's hidden size in EAGLE-3. Another width means another target."
+            "layers (three, unless it says how many) × the target's hidden size in EAGLE-3. Another width means "
+            "another target. A head of another width than the target needs its own embedding and target_hidden_size."
         ),
         remedy="Use a head that was trained for this target.",
         source=SHAPES,
