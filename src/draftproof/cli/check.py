@@ -81,7 +81,9 @@ def command(
     TARGET is a directory, a GGUF file (of a split model any part), a name from `draftproof models list`, or a hub id
     (owner/name; of a GGUF model owner/name:Q4_K_M or owner/name/file.gguf); --command may name it, too. Without a
     configuration the files alone are judged, for every engine that has the drafter's method. What could not be checked
-    is listed with the reason. Exit status: 5 with a finding of severity error that is not allowed, else 0.
+    is listed with the reason. Exit status: 5 with a finding of severity error that is not allowed, else 0; where files
+    are judged for several engines, 0 if at least one of them has no error; 2 where there is nothing but files and they
+    cannot be read.
     """
     from draftproof.cli import check_text
     from draftproof.cli.check_input import read

@@ -110,7 +110,7 @@ def _read_alone(target: str | None, named: Named, options: Mapping[str, Any]) ->
     speculation = Speculation(drafter=None if draft is None else ModelRef(name=draft))
     deployment = _with_names(replace(bare, speculation=speculation), target, None)
     deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
-    [case] = _cases(Parsed(deployment=deployment), _Files(target, draft), traffic)
+    [case] = _cases(Parsed(deployment=deployment), _Files(target, draft, alone=True), traffic)
     cases = check_alone.engines_of(case, named.engine, named.version)
     return Asked(
         cases=cases,
@@ -199,10 +199,12 @@ def _with_requirements(
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Where the user says that the files lie; None: as the configuration names them."""
+    """Where the user says that the files lie; None: as the configuration names them. `alone`: there is nothing else
+    to judge, so that files that cannot be read are a fault."""
 
     target: str | None
     drafter: str | None
+    alone: bool = False
 
 
 def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case, ...]:
@@ -212,9 +214,8 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
     absent: dict[str, str] = {}
     serves_here = deployment.engine == "draftproof"
     place = files.target or (deployment.target.name if serves_here else None)
-    target_view = _open(
-        place, deployment.target, "target", absent, _part_of_hub(deployment.target, deployment, "hf-file")
-    )
+    part_of_hub = _part_of_hub(deployment.target, deployment, "hf-file")
+    target_view = _open(place, deployment.target, "target", absent, part_of_hub, files.alone)
     parts = deployment.speculation.parts or (deployment.speculation,)
     cases = []
     for part in parts:
@@ -223,7 +224,7 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
         view = None
         if drafter is not None and not _is_own_weights(drafter.name):
             place = (files.drafter if len(parts) == 1 else None) or (drafter.name if serves_here else None)
-            view = _open(place, drafter, "drafter", missing, _part_of_hub(drafter, deployment))
+            view = _open(place, drafter, "drafter", missing, _part_of_hub(drafter, deployment), files.alone)
         own = None if drafter is None or _is_own_weights(drafter.name) else drafter
         cases.append(
             Case(
@@ -251,12 +252,13 @@ def _part_of_hub(model: ModelRef, deployment: Deployment, file_option: str = "")
 
 
 def _open(
-    place: str | None, named: ModelRef, whose: str, absent: dict[str, str], part: str | None
+    place: str | None, named: ModelRef, whose: str, absent: dict[str, str], part: str | None, is_needed: bool
 ) -> CheckpointView | None:
     """Files of this machine, else the hub's; what is not there is noted, for the rules that need it.
 
     `place` is the user's word, and wrong where nothing is there. None: a command names it, whose paths are those of the
-    machine that serves. `part` of the hub's repository that it names.
+    machine that serves. `part` of the hub's repository that it names. Raises what reading raises where nothing can be
+    judged without the files.
     """
     reference = named.name + (part or "") if place is None else place
     is_path = named.name.endswith(".gguf") or not is_hub_id(named.name)
@@ -277,7 +279,11 @@ def _open(
         preferred = () if place is not None or part is None else LLAMACPP_PREFERRED
         return open_view(reference, revision=named.revision, preferred=preferred)
     except DraftproofError as error:
-        if error.code not in _UNREACHABLE or (is_of_hub and place is not None and error.code == "DP401"):
+        if (
+            is_needed
+            or error.code not in _UNREACHABLE
+            or (is_of_hub and place is not None and error.code == "DP401")
+        ):
             raise
         absent[whose] = f"the {whose}'s files: {error.found}"
         return None

@@ -45,7 +45,7 @@ def document(asked: Asked, judgement: Judgement, verdict: Verdict) -> dict[str, 
 
 def show(asked: Asked, judgement: Judgement, verdict: Verdict, record: str | None) -> None:
     head = [*_head(asked), *([record] if record else [])]
-    for line in (*head, "", *_findings(verdict), *_engines(verdict), *_closing(asked, judgement)):
+    for line in (*head, "", *_findings(verdict), *_closing(asked, judgement)):
         click.echo(line)
 
 
@@ -55,6 +55,12 @@ def show_findings(title: str, verdict: Verdict) -> None:
 
 
 def _head(asked: Asked) -> Iterator[str]:
+    yield from _title(asked)
+    for reason in dict.fromkeys(reason for case in asked.cases for reason in case.absent.values()):
+        yield from textwrap.wrap(f"not read  {_printable(reason)}", _WIDTH, subsequent_indent=_INDENT)
+
+
+def _title(asked: Asked) -> Iterator[str]:
     methods = ", ".join(case.method for case in asked.cases)
     case = asked.cases[0]
     if asked.told is not None:
@@ -81,23 +87,19 @@ def _head(asked: Asked) -> Iterator[str]:
 
 
 def _findings(verdict: Verdict) -> Iterator[str]:
-    counts = Counter(finding.severity for finding in verdict.open)
-    said = [
-        f"{counts[severity]} {word}{'s' * (counts[severity] > 1)}"
-        for severity, word in _COUNTED.items()
-        if counts[severity]
-    ]
+    said = _counted(verdict.open)
     said += [f"{len(verdict.allowed)} allowed"] if verdict.allowed else []
-    where = "; what concerns which engine stands below" if said and verdict.engines else ""
-    yield f"{', '.join(said)}{where}" if said else "nothing found"
-    for finding in verdict.open:
-        yield ""
-        yield f"{_painted(finding.severity)} {finding.code}  {finding.title}"
-        yield from _wrapped("", finding.detail)
-        for seen in finding.evidence:
-            yield from _wrapped("seen", _evidence(seen))
-        yield from _wrapped("do", finding.remedy)
-        yield from _wrapped("source", _source(finding))
+    if verdict.engines:
+        yield from _engines(verdict)
+        for names, findings in _by_engines(verdict):
+            yield f"── {names}: {', '.join(_counted(findings))}"
+            for finding in findings:
+                yield from _finding(finding)
+            yield ""
+    else:
+        yield ", ".join(said) or "nothing found"
+        for finding in verdict.open:
+            yield from _finding(finding)
     for finding in verdict.allowed:
         yield ""
         yield f"allowed   {finding.code}  {finding.title} ({finding.severity.value})"
@@ -108,19 +110,54 @@ def _findings(verdict: Verdict) -> Iterator[str]:
     yield ""
 
 
-def _engines(verdict: Verdict) -> Iterator[str]:
-    """One line per engine, where no engine was asked for."""
-    if not verdict.engines:
-        return
-    width = max(len(row.name) for row in verdict.engines)
-    written = max(len(row.written) for row in verdict.engines)
-    for row in verdict.engines:
-        codes = f"errors {', '.join(row.errors)}" if row.errors else ""
-        codes += ("; " if codes and row.warnings else "") + (
-            f"warnings {', '.join(row.warnings)}" if row.warnings else ""
-        )
-        yield f"{row.name:<{width}}  {row.written:<{written}}  {codes or 'nothing that speaks against it'}".rstrip()
+def _counted(findings: Iterable[Finding]) -> list[str]:
+    counts = Counter(finding.severity for finding in findings)
+    return [
+        f"{counts[severity]} {word}{'s' * (counts[severity] > 1)}"
+        for severity, word in _COUNTED.items()
+        if counts[severity]
+    ]
+
+
+def _finding(finding: Finding) -> Iterator[str]:
     yield ""
+    yield f"{_painted(finding.severity)} {finding.code}  {finding.title}"
+    yield from _wrapped("", finding.detail)
+    for seen in finding.evidence:
+        yield from _wrapped("seen", _evidence(seen))
+    yield from _wrapped("do", finding.remedy)
+    yield from _wrapped("source", _source(finding))
+
+
+def _engines(verdict: Verdict) -> Iterator[str]:
+    """Which engines run the pair, and one line for each, where no engine was asked for."""
+    good, rows = verdict.without_errors, verdict.engines
+    names = ", ".join(row.name for row in good)
+    yield from textwrap.wrap(
+        f"no error in {len(good)} of {len(rows)} engines{': ' if good else ''}{names}",
+        _WIDTH,
+        subsequent_indent=_INDENT,
+    )
+    width = max(len(row.name) for row in rows)
+    written = max(len(row.written) for row in rows)
+    for row in rows:
+        codes = [f"errors {', '.join(row.errors)}"] if row.errors else []
+        codes += [f"warnings {', '.join(row.warnings)}"] if row.warnings else []
+        said = "; ".join(codes) or "nothing that speaks against it"
+        yield f"{row.name:<{width}}  {row.written:<{written}}  {said}".rstrip()
+    yield ""
+
+
+def _by_engines(verdict: Verdict) -> list[tuple[str, list[Finding]]]:
+    """Findings under the engines that they stand for, what stands for all first."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in verdict.open:
+        found.setdefault(verdict.concerned(finding), []).append(finding)
+    whole = len(verdict.engines)
+    return [
+        ("every engine" if len(names) == whole else ", ".join(names), findings)
+        for names, findings in sorted(found.items(), key=lambda item: len(item[0]) != whole)
+    ]
 
 
 def _painted(severity: Severity) -> str:

@@ -20,12 +20,22 @@ _ORDER = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRow:
-    """What one engine makes of the files: codes of its findings, and how it writes the method."""
+    """What one engine makes of the files, and how it writes the method."""
 
     name: str
     written: str
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        return self._codes(Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._codes(Severity.WARNING)
+
+    def _codes(self, severity: Severity) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(found.code for found in self.findings if found.severity is severity))
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -59,21 +69,31 @@ class Verdict:
         return tuple(code for code in self.allow if code not in found)
 
     @property
+    def without_errors(self) -> tuple[EngineRow, ...]:
+        """Engines for which nothing was found that is an error and not allowed."""
+        return tuple(row for row in self.engines if not set(row.errors) - set(self.allow))
+
+    def concerned(self, finding: Finding) -> tuple[str, ...]:
+        """Names of the engines for which it was found."""
+        return tuple(row.name for row in self.engines if finding in row.findings)
+
+    @property
     def status(self) -> int:
-        """Where several engines were looked at, one that can run the pair is enough."""
+        """Where several engines were looked at, one without an error is enough."""
         if self.engines:
-            return (
-                output.DONE
-                if any(not set(row.errors) - set(self.allow) for row in self.engines)
-                else output.VIOLATION
-            )
+            return output.DONE if self.without_errors else output.VIOLATION
         errors = any(finding.severity is Severity.ERROR for finding in self.open)
         return output.VIOLATION if errors else output.DONE
 
     def as_dict(self) -> dict[str, object]:
         return {
             "findings": [
-                {**finding.as_dict(), "allowed": finding.code in self.allow} for finding in self.findings
+                {
+                    **finding.as_dict(),
+                    "allowed": finding.code in self.allow,
+                    **({"engines": list(self.concerned(finding))} if self.engines else {}),
+                }
+                for finding in self.findings
             ],
             "allowed_unused": list(self.unused),
         }
@@ -108,18 +128,11 @@ def engine_rows(cases: Sequence[Case], judged: Sequence[Judgement]) -> tuple[Eng
     for case, judgement in zip(cases, judged, strict=True):
         fact = find_method(case.engine, case.method)
         version = f" {case.version}" if case.version is not None else ""
-        codes = {
-            severity: tuple(
-                dict.fromkeys(finding.code for finding in judgement.findings if finding.severity is severity)
-            )
-            for severity in (Severity.ERROR, Severity.WARNING)
-        }
         rows.append(
             EngineRow(
                 name=f"{case.engine}{version}",
                 written=fact.written if fact is not None else case.method,
-                errors=codes[Severity.ERROR],
-                warnings=codes[Severity.WARNING],
+                findings=judgement.findings,
             )
         )
     return tuple(rows)

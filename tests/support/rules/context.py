@@ -78,4 +78,22 @@ FIXTURES = {
             run("trtllm", target={"sliding_window": 512}),
         ),
     ),
+    "CONTEXT-06": Fixtures(
+        positive=(
+            run(max_model_len=8192),
+            run("sglang", max_model_len=8192),
+            run("llamacpp", max_model_len=8192),
+            run(target=YARN, max_model_len=16384),
+            run(max_model_len=8192, extras={"vllm.env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "0"}}),
+        ),
+        negative=(
+            run(),
+            run(max_model_len=4096),
+            run(target=YARN, max_model_len=8192),
+            run(target={"model_max_length": 8192}, max_model_len=8192),
+            run(target={"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, max_model_len=8192),
+            run(max_model_len=8192, rest=OVERRIDE),
+            run("trtllm", max_model_len=8192),
+        ),
+    ),
 }  # fmt: skip

@@ -67,6 +67,12 @@ def several_modules(count: int) -> Build:
 
 REJECTION = MappingProxyType({"trtllm.use_rejection_sampling": True})
 
+
+def ranked(engine: str, ranks: int | None, **fields: Any) -> Build:
+    """A target of four heads on as many ranks."""
+    return case(engine, Speculation(method="ngram"), Checkpoint(QWEN), tensor_parallel=ranks, **fields)
+
+
 FIXTURES = {
     "FLAG-01": noticed("removed"),
     "FLAG-02": noticed("deprecated"),
@@ -142,4 +148,14 @@ FIXTURES = {
     ),
     "FLAG-13": noticed("refused"),
     "FLAG-14": noticed("unread"),
+    "FLAG-15": Fixtures(
+        positive=(ranked("vllm", 3), ranked("sglang", 8)),
+        negative=(
+            ranked("vllm", 2),
+            ranked("sglang", 4),
+            ranked("vllm", None),
+            ranked("sglang", 3, extras={"sglang.enable-dp-attention": True}),
+            ranked("llamacpp", 3),
+        ),
+    ),
 }  # fmt: skip

@@ -58,7 +58,16 @@ def test_what_concerns_one_engine_is_said_of_it(invoke, target: Path, tmp_path: 
     assert "VOCAB-02" in rows["vllm"]["errors"]
     assert rows["llamacpp"]["errors"] == []
     assert result.status == 0  # one engine that runs the pair is enough
-    assert "what concerns which engine" in invoke("check", str(target), "--draft", str(drafter)).stdout
+    padding = [found["engines"] for found in result.document["findings"] if found["code"] == "VOCAB-02"]
+    concerned = {name.split()[0] for names in padding for name in names}
+    assert "vllm" in concerned
+    assert "llamacpp" not in concerned
+    text = invoke("check", str(target), "--draft", str(drafter)).stdout
+    good = [row["name"] for row in result.document["engines"] if not row["errors"]]
+    assert f"no error in {len(good)} of {len(rows)} engines: {', '.join(good)}" in " ".join(text.split())
+    _, *groups = text.split("\n── ")
+    told = {group.partition(":")[0] for group in groups if "VOCAB-02  " in group}
+    assert told == {", ".join(names) for names in padding}
     assert invoke("check", str(target), "--draft", str(drafter), "--engine", "vllm").status == 5
 
 
@@ -67,6 +76,23 @@ def test_a_pair_that_runs_nowhere_is_an_error(invoke, target: Path, tmp_path: Pa
     result = invoke("check", str(target), "--draft", head, "--json")
     assert result.status == 5
     assert all("EAGLE-05" in row["errors"] for row in result.document["engines"])
+    text = invoke("check", str(target), "--draft", head).stdout
+    assert f"no error in 0 of {len(result.document['engines'])} engines\n" in text
+    [everywhere] = [group for group in text.split("\n── ") if group.startswith("every engine:")]
+    assert "EAGLE-05" in everywhere
+
+
+@pytest.mark.parametrize("draft", [[], ["--draft", "org/head"]])
+def test_files_that_cannot_be_read_are_no_clean_check(invoke, draft: list[str]) -> None:
+    result = invoke("check", "Qwen/Qwen3-8B", *draft)
+    assert result.status == 2
+    assert result.code is not None
+
+
+def test_beside_a_configuration_they_are_named(invoke) -> None:
+    result = invoke("check", "--command", "vllm serve Qwen/Qwen3-8B --spec-method ngram --spec-tokens 5")
+    assert "not read  the target's files" in result.stdout
+    assert result.stdout.index("not read") < result.stdout.index("found")
 
 
 def test_a_target_alone(invoke, target: Path, tmp_path: Path) -> None:

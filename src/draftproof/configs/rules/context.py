@@ -188,6 +188,74 @@ def _windowed_tree(case: Case) -> Iterator[Hit]:
         )
 
 
+_ANSWER_OF_LENGTH = Source(
+    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (configs/model_config.py), llama.cpp build 11434",
+    read="2026-11",
+)
+_LENGTH_READINGS = (
+    Reading("vllm", ">=0.32,<=0.33.0", _ANSWER_OF_LENGTH),
+    Reading("sglang", "==0.5.23", _ANSWER_OF_LENGTH),
+    Reading("llamacpp", ">=9606,<=11434", _ANSWER_OF_LENGTH),
+)
+_ALLOWS_MORE = {
+    "vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "sglang": "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+}
+_LENGTH_FLAG = {"vllm": "--max-model-len", "sglang": "--context-length", "llamacpp": "--ctx-size"}
+_CHANGES_LENGTH = (
+    "hf_overrides",
+    "hf_config_path",
+    "json_model_override_args",
+    "rope_scaling",
+    "rope_scale",
+    "yarn_orig_ctx",
+)
+_TRUE = ("1", "true", "yes", "y")
+
+
+def _longest(view: CheckpointView) -> int | None:
+    """The most that an engine derives from the checkpoint, with its own rope scaling, whichever key it prefers."""
+    config = view.language_config
+    found = [_positions(view), whole(config, "model_max_length")]
+    scaling = config.get("rope_scaling", config.get("rope_parameters"))
+    factor = scaling.get("factor") if isinstance(scaling, Mapping) else None
+    if (
+        found[0] is not None
+        and isinstance(factor, int | float)
+        and "original_max_position_embeddings" not in scaling
+    ):
+        found.append(int(found[0] * factor))
+    return max((length for length in found if length is not None), default=None)
+
+
+def _beyond_target(case: Case) -> Iterator[Hit]:
+    served = case.deployment.max_model_len
+    if served is None or any(case.extra(key) is not None for key in _CHANGES_LENGTH):
+        return
+    longest = _longest(case.target)
+    if longest is None or served <= longest:
+        return
+    variable = _ALLOWS_MORE.get(case.engine)
+    is_allowed = variable is None or (case.environment(variable) or "").lower() in _TRUE
+    effect = (
+        "it starts with a warning"
+        if is_allowed
+        else f"{case.title} refuses to start, unless {variable}=1 is set"
+    )
+    yield Hit(
+        detail=f"{served} positions are asked for, and the target has {longest}: {effect}.",
+        evidence=(
+            Evidence(
+                where="command",
+                key=_LENGTH_FLAG[case.engine],
+                found=str(served),
+                expected=f"at most {longest}",
+            ),
+        ),
+        severity=Severity.WARNING if is_allowed else None,
+    )
+
+
 RULES = (
     Rule(
         code="CONTEXT-01",
@@ -261,5 +329,18 @@ RULES = (
                 "trtllm", ">=1.2,<1.4", Source(name="TensorRT-LLM, main branch of mid-2026", read="2026-11")
             ),
         ),
+    ),
+    Rule(
+        code="CONTEXT-06",
+        title="More positions are asked for than the target has",
+        severity=Severity.ERROR,
+        about=(
+            "vLLM and SGLang refuse a context above what config.json gives with its rope scaling, unless a variable "
+            "allows it; llama.cpp warns. Beyond it the target itself was never trained."
+        ),
+        remedy="Lower the context to what the target has, or write the rope scaling into its config.json.",
+        source=_ANSWER_OF_LENGTH,
+        judge=_beyond_target,
+        readings=_LENGTH_READINGS,
     ),
 )

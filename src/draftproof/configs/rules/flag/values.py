@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from draftproof.checkpoints.heads import find_mtp
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.runners import VARIABLE, forced, lacking_in_v2, runner
 from draftproof.configs.rules.rule import Hit, Reading, Rule
@@ -206,6 +206,31 @@ def _idle_drafter(case: Case) -> Iterator[Hit]:
 _IDLE_DRAFTER = Source(name="llama.cpp build 11434, run with and without the flag", read="2026-11")
 
 
+_HEADS = Source(
+    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (models/llama.py, models/qwen2.py)",
+    read="2026-11",
+)
+
+
+def _undivided_heads(case: Case) -> Iterator[Hit]:
+    ranks = case.deployment.tensor_parallel or 1
+    if ranks < 2 or case.is_on("enable_dp_attention"):
+        return
+    num_heads = whole(case.target.language_config, "num_attention_heads")
+    if num_heads and num_heads % ranks:
+        yield Hit(
+            detail=f"The target has {num_heads} attention heads, which {ranks} ranks cannot share evenly.",
+            evidence=(
+                Evidence(
+                    where="command",
+                    key="tensor_parallel_size",
+                    found=str(ranks),
+                    expected=f"a divisor of {num_heads}",
+                ),
+            ),
+        )
+
+
 RULES = (
     Rule(
         code="FLAG-06",
@@ -291,5 +316,15 @@ RULES = (
         judge=_idle_drafter,
         methods=frozenset({"draft_model"}),
         readings=(Reading("llamacpp", "==11434", _IDLE_DRAFTER),),
+    ),
+    Rule(
+        code="FLAG-15",
+        title="Ranks that cannot share the heads evenly",
+        severity=Severity.ERROR,
+        about="Tensor parallelism gives every rank as many attention heads; other numbers end at start with an error.",
+        remedy="Take a number of ranks that divides the heads.",
+        source=_HEADS,
+        judge=_undivided_heads,
+        readings=(Reading("vllm", "<=0.33.0", _HEADS), Reading("sglang", "<=0.5.23", _HEADS)),
     ),
 )
