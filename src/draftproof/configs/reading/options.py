@@ -6,7 +6,7 @@ Called by dialects with a table of the options that they know. Which of them mea
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,11 @@ from draftproof.configs.reading.shell import Word
 
 _NEGATIVE = re.compile(r"-(\d+|\d*\.\d+)")
 
-Kind = Literal["str", "int", "float", "flag", "list"]
+_SHOWN = 12
+"""Options that a refusal lists."""
+
+Kind = Literal["str", "int", "float", "flag", "list", "any"]
+"""list: one value or more; any: a list that may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,15 @@ class Options:
 
 
 def read_options(
-    place: Place, words: Sequence[Word], table: Mapping[str, Option], abbreviated: str = ""
+    place: Place,
+    words: Sequence[Word],
+    table: Mapping[str, Option],
+    abbreviated: str = "",
+    gone: Collection[str] = (),
 ) -> Options:
-    """Sorts `words`. `table` maps every spelling to its option; Unique beginnings count for
-    options that begin with `abbreviated`, of which the table must then have all.
+    """Sorts `words`. `table` maps every spelling to its option; unique beginnings count for options that begin with
+    `abbreviated`, of which the table must then have all. What is `gone` is no beginning of anything: it goes to the
+    rest.
 
     Raises DP111 for a missing, superfluous or ill-formed value.
     """
@@ -71,7 +80,9 @@ def read_options(
             continue
         name, equals, inline = word.text.partition("=")
         option = table.get(name) or (
-            _by_beginning(place, word, name, table) if abbreviated and name.startswith(abbreviated) else None
+            _by_beginning(place, word, name, table)
+            if abbreviated and name.startswith(abbreviated) and name != "--" and name not in gone
+            else None
         )
         following = index
         while following < len(words) and not is_option(words[following].text):
@@ -91,15 +102,17 @@ def read_options(
 
 
 def is_option(text: str) -> bool:
-    """argparse takes a negative number for a value."""
-    return text.startswith("-") and text != "-" and not _NEGATIVE.fullmatch(text)
+    """argparse takes a negative number, and text with a blank, for a value."""
+    name = text.partition("=")[0]
+    return text.startswith("-") and text != "-" and " " not in name and not _NEGATIVE.fullmatch(text)
 
 
 def _by_beginning(place: Place, word: Word, name: str, table: Mapping[str, Option]) -> Option | None:
     hits = {option.name: option for spelling, option in table.items() if spelling.startswith(name)}
     if len(hits) > 1:
+        some = ", ".join(sorted(hits)[:_SHOWN]) + (", …" if len(hits) > _SHOWN else "")
         raise place.at(word.position).refused(
-            f"{name}, which begins {len(hits)} options", "one of " + ", ".join(sorted(hits)), "Write it out."
+            f"{name}, which begins {len(hits)} options", f"one of {some}", "Write it out."
         )
     return next(iter(hits.values()), None)
 
@@ -115,9 +128,9 @@ def _value(
                 word.text, f"{option.name} without a value", "Leave the value out."
             )
         return Given(option, written, True, place.at(word.position)), 0
-    if option.kind == "list":
+    if option.kind in ("list", "any"):
         values = [inline] if inline is not None else [item.text for item in following]
-        if not values:
+        if not values and option.kind == "list":
             raise _no_value(place, option, word)
         given = Given(option, written, tuple(values), place.at(word.position))
         return given, 0 if inline is not None else len(following)

@@ -51,7 +51,8 @@ def test_top_k_4_under_the_overlap_scheduler_is_told_with_both_facts() -> None:
     [
         ("--speculative-algorithm NEXTN", []),
         ("--speculative-algorithm EAGLE", [("inferred", "--speculative-algorithm")]),
-        ("--speculative-algorithm STANDALONE", [("refused", "--speculative-algorithm")]),
+        ("--speculative-algorithm STANDALONE", [("rewritten", "--speculative-algorithm")]),
+        ("--speculative-algorithm DFLASH", [("refused", "--speculative-algorithm")]),
         (
             "--speculative-algorithm EAGLE3 --speculative-num-draft-tokens 4",
             [("refused", "--speculative-num-draft-tokens")],
@@ -104,3 +105,70 @@ def test_an_unknown_flag_of_speculation_is_refused_with_the_nearest() -> None:
         SGLANG.parse("--speculative-algorithm EAGLE \\\n  --speculative-num-stepps 3")
     assert caught.value.field == "sglang, line 2, column 3"
     assert "--speculative-num-steps" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("--tp 2", "tensor_parallel", 2),
+        ("--tensor=2", "tensor_parallel", 2),
+        ("--dp 4", "data_parallel", 4),
+        ("--mem 0.8", "memory_fraction", 0.8),
+        ("--max-run 4 --max-running 8", "max_num_seqs", 8),
+        ("--context-length 32k", "max_model_len", 32000),
+        ("--context-length 32Ki", "max_model_len", 32768),
+        ("--context-length 1.5k", "max_model_len", 1500),
+        ("--context-length ' 4096 '", "max_model_len", 4096),
+        ("--lora-pa=a=b", "lora", True),
+        ("--lora-paths", "lora", True),
+        ("sglang serve org/name --tp 2", "target", ModelRef(name="org/name")),
+    ],
+)
+def test_flags_are_read_as_argparse_reads_them(text: str, path: str, value: object) -> None:
+    parsed = SGLANG.parse(text)
+    assert getattr(parsed.deployment, path) == value
+    assert not {remark.effect for remark in parsed.remarks} - {"ignored"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--pp 2",  # begins three flags
+        "--quant fp8",
+        "--port",
+        "--trust-remote-code=1",
+        "--context-length 32K",
+        "--context-length 1.5Ki",
+        "--context-length 1.5",
+        "--cuda-graph-backend-decode tc_piecewise",
+        "--speculative-draft-load-format zip",
+        "--speculative-moe-runner-backend none",
+        "org/name",
+        "python -m sglang.launch_server org/name",
+    ],
+)
+def test_what_its_parser_refuses_is_refused(text: str) -> None:
+    with pytest.raises(DraftproofError, match="DP111"):
+        SGLANG.parse(text)
+
+
+@pytest.mark.parametrize("text", ["--no-such-flag 3", "-tp 2", "--mem_fraction_static 0.8"])
+def test_a_flag_that_it_does_not_have_is_told_and_carried_along(text: str) -> None:
+    parsed = SGLANG.parse(f"--model-path m {text}")
+    assert [(remark.effect, remark.setting) for remark in parsed.remarks] == [("unknown", text.split()[0])]
+    assert list(parsed.deployment.rest) == text.split()
+
+
+def test_flags_that_are_not_judged_are_carried_along_written_out() -> None:
+    text = "--model-path m --trust-rem --chat-templ=-x --log-requests-target stdout /tmp/l --speculative-ngram-cap 9"
+    parsed = SGLANG.parse(text)
+    assert parsed.deployment.rest == (
+        "--trust-remote-code", "--chat-template=-x", "--log-requests-target", "stdout", "/tmp/l",
+    )  # fmt: skip
+    assert SGLANG.parse(SGLANG.render(parsed.deployment).artifacts[0].text).deployment == parsed.deployment
+
+
+def test_a_flag_that_is_gone_is_no_beginning_of_another() -> None:
+    found = SGLANG.parse("--model-path m --cuda-graph-max-bs 8")
+    assert found.deployment.graph_max_batch == 8
+    assert [remark.effect for remark in found.remarks] == ["removed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from draftproof.configs.engines.sglang.arguments import OTHERS
 from draftproof.configs.reading.options import Option
 from draftproof.core.finding import Source
 
@@ -17,6 +18,17 @@ QUANTIZATIONS = (
 KV_DTYPES = "auto fp8_e5m2 fp8_e4m3 mxfp8 bf16 bfloat16 nvfp4 fp4_mx_block16"
 DRAFT_KV_DTYPES = "auto fp8_e5m2 fp8_e4m3 bf16 bfloat16"
 DTYPES = "auto half float16 bfloat16 float float32"
+GRAPH_BACKENDS = "full breakable disabled"
+LOAD_FORMATS = (
+    "auto pt safetensors instanttensor npcache dummy sharded_state presharded gguf expert_pack bitsandbytes mistral "
+    "layered flash_rl remote remote_instance fastsafetensors private runai_streamer"
+)
+MOE_RUNNERS = (
+    "auto deep_gemm triton triton_kernel flashinfer_trtllm experimental_sgl_trtllm flashinfer_trtllm_routed "
+    "flashinfer_cutlass flashinfer_mxfp4 flashinfer_cutedsl flashinfer_megamoe cutlass aiter marlin humming "
+    "experimental_sgl_marlin lora_cutedsl lora_triton lora_marlin hpc_ops megamoe intel_xpu"
+)
+MOE_EXCHANGES = "none deepep mooncake nixl mori ascend_fuseep flashinfer megamoe deepep_v2 pplx ascend_tp"
 SAME_DTYPE = {"half": "float16", "float": "float32"}
 
 
@@ -30,12 +42,12 @@ DIRECT: dict[str, Option] = {
     "target.quantization": Option("--quantization", choices=_choices(QUANTIZATIONS)),
     "dtype": Option("--dtype", choices=_choices(DTYPES)),
     "kv_dtype": Option("--kv-cache-dtype", choices=_choices(KV_DTYPES)),
-    "max_model_len": Option("--context-length", "int"),
+    "max_model_len": Option("--context-length"),
     "max_num_seqs": Option("--max-running-requests", "int"),
     "memory_fraction": Option("--mem-fraction-static", "float"),
-    "tensor_parallel": Option("--tp-size", "int", ("--tp", "--tensor-parallel-size")),
-    "pipeline_parallel": Option("--pp-size", "int", ("--pp", "--pipeline-parallel-size")),
-    "data_parallel": Option("--dp-size", "int", ("--dp", "--data-parallel-size")),
+    "tensor_parallel": Option("--tp-size", "int", ("--tensor-parallel-size",)),
+    "pipeline_parallel": Option("--pp-size", "int", ("--pipeline-parallel-size",)),
+    "data_parallel": Option("--dp-size", "int", ("--data-parallel-size",)),
     "block_size": Option("--page-size", "int"),
     "graph_max_batch": Option("--cuda-graph-max-bs-decode", "int"),
     "lora": Option("--enable-lora", "flag"),
@@ -66,23 +78,23 @@ THRESHOLD_SINGLE = Option("--speculative-accept-threshold-single", "float")
 THRESHOLD_ACC = Option("--speculative-accept-threshold-acc", "float")
 NO_RADIX_CACHE = Option("--disable-radix-cache", "flag")
 NO_GRAPHS = Option("--disable-cuda-graph", "flag")
-GRAPH_DECODE = Option("--cuda-graph-backend-decode")
-GRAPH_PREFILL = Option("--cuda-graph-backend-prefill")
+GRAPH_DECODE = Option("--cuda-graph-backend-decode", choices=_choices(GRAPH_BACKENDS))
+GRAPH_PREFILL = Option("--cuda-graph-backend-prefill", choices=_choices(GRAPH_BACKENDS))
 CONVERTED = (
     ALGORITHM, STEPS, TOPK, TOKENS, DFLASH_BLOCK, DSPARK_BLOCK, BREADTH, ADAPTIVE, ADAPTIVE_CONFIG, REJECTION, BLOCK,
     THRESHOLD_SINGLE, THRESHOLD_ACC, NO_RADIX_CACHE, NO_GRAPHS, GRAPH_DECODE, GRAPH_PREFILL,
 )  # fmt: skip
 
 OWN = (
-    Option("--speculative-draft-load-format"),
+    Option("--speculative-draft-load-format", choices=_choices(LOAD_FORMATS)),
     Option("--speculative-token-map"),
     Option("--speculative-attention-mode", choices=("prefill", "decode")),
     Option("--speculative-draft-attention-backend"),
     Option("--speculative-dsa-topk-backend", choices=("sgl-kernel", "torch", "flashinfer")),
     Option("--speculative-draft-window-size", "int"),
     Option("--speculative-draft-sink-size", "int"),
-    Option("--speculative-moe-runner-backend"),
-    Option("--speculative-moe-a2a-backend"),
+    Option("--speculative-moe-runner-backend", choices=_choices(MOE_RUNNERS)),
+    Option("--speculative-moe-a2a-backend", choices=_choices(MOE_EXCHANGES)),
     Option("--speculative-enable-w4a4-mxfp4-megamoe", "flag"),
     Option("--no-speculative-enable-w4a4-mxfp4-megamoe", "flag"),
     Option("--speculative-domino-candidate-pool-size", "int"),
@@ -101,7 +113,7 @@ OWN = (
     Option("--decoupled-spec-role", choices=("null", "verifier", "drafter")),
     Option("--decoupled-spec-rank", "int"),
     Option("--decoupled-spec-bind-endpoint"),
-    Option("--decoupled-spec-connect-endpoints", "list"),
+    Option("--decoupled-spec-connect-endpoints"),
 )
 """Flags about speculation without a neutral counterpart: kept under their own names."""
 
@@ -110,6 +122,11 @@ TABLE: dict[str, Option] = {
     for option in (*DIRECT.values(), *CONVERTED, *OWN)
     for spelling in (option.name, *option.aliases)
 }
+"""What is judged."""
+ALL: dict[str, Option] = TABLE | {
+    spelling: option for option in OTHERS for spelling in (option.name, *option.aliases)
+}
+"""Every flag there is, so that an abbreviation can be told."""
 
 RENAMED = {
     "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",

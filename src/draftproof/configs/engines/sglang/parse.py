@@ -5,33 +5,26 @@ Called by the dialect. What depends on the checkpoints is said as not known, nev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-
 from draftproof.configs.engines.base import Reader, read_or_why
 from draftproof.configs.engines.flag_file import take_file
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import read_slots
+from draftproof.configs.engines.sglang.command import after_launcher, read_flags, whole_number
 from draftproof.configs.reading.jsontext import read_json
-from draftproof.configs.reading.options import Given, Option, Options, read_options
+from draftproof.configs.reading.options import Given, Option, Options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import Word
 from draftproof.configs.reading.started import read_start
-
-_LAUNCHERS = (("-m", "sglang.launch_server"), ("sglang", "serve"))
-LAUNCHER = ("python3", "-m", "sglang.launch_server")
-"""How a rendered command starts, unless the text said otherwise."""
 
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column."""
     line = read_start(place)
-    arguments = _after_launcher(place, line.words, found)
+    arguments = after_launcher(place, line.words, found)
     arguments, file = take_file(place, arguments, read, _truth, found)
-    options = _options(place, arguments, found)
+    options = read_flags(place, arguments, found)
     if file is not None:
-        theirs = _options(file.place, file.words, found)
+        theirs = read_flags(file.place, file.words, found)
         options.given = theirs.given | options.given
         options.rest = [*theirs.rest, *options.rest]
     if line.environment:
@@ -50,34 +43,6 @@ def _truth(flag: str, is_true: bool) -> list[str]:
     return [flag] if is_true else []
 
 
-def _options(place: Place, words: Sequence[Word], found: Gathering) -> Options:
-    options = read_options(place, words, flags.TABLE, abbreviated="--speculative-")
-    options = _without_renamed(place, options, found)
-    if options.positional:
-        word = options.positional[0]
-        raise place.at(word.position).refused(word.text, "flags", "SGLang takes the model as --model-path.")
-    return options
-
-
-def _after_launcher(place: Place, words: tuple[Word, ...], found: Gathering) -> list[Word]:
-    """The arguments; the launcher is kept where it is not the usual one."""
-    texts = [word.text for word in words]
-    for launcher in _LAUNCHERS:
-        for start in range(len(texts) - 1):
-            if (texts[start].rsplit("/", 1)[-1], texts[start + 1]) == launcher:
-                if (prefix := tuple(texts[: start + 2])) != LAUNCHER:
-                    found.own("launcher", prefix, around=True)
-                return list(words[start + 2 :])
-    if not words or not words[0].text.startswith("-"):
-        raise place.at(words[0].position if words else 0).refused(
-            words[0].text if words else "nothing",
-            "sglang serve, python -m sglang.launch_server, or flags alone",
-            "Give SGLang's command.",
-        )
-    found.own("launcher", (), around=True)
-    return list(words)
-
-
 def _environment(environment: tuple[tuple[str, str], ...], found: Gathering) -> None:
     kept = {}
     for name, value in environment:
@@ -94,38 +59,6 @@ def _environment(environment: tuple[tuple[str, str], ...], found: Gathering) -> 
         found.own("env", kept, around=True)
 
 
-def _without_renamed(place: Place, options: Options, found: Gathering) -> Options:
-    """Takes removed flags of speculation out of the rest; refuses unknown ones, as SGLang does."""
-    again: list[Word] = []
-    rest: list[Word] = []
-    renaming: str | None = None
-    dropping = False
-    for word in options.rest:
-        name, equals, value = word.text.partition("=")
-        if not word.text.startswith("--"):
-            if renaming:
-                again.append(word)
-            elif not dropping:
-                rest.append(word)
-            continue
-        renaming, dropping = flags.RENAMED.get(name), name in flags.GONE
-        if renaming:
-            found.remark("removed", name, "renamed", found=word.text, today=renaming, position=word.position)
-            again.append(Word(renaming + equals + value, word.position))
-        elif dropping:
-            found.remark("removed", name, flags.GONE[name], found=word.text, position=word.position)
-        elif name.startswith(("--speculative-", "--spec-")):
-            near = get_close_matches(name, flags.TABLE, n=1)
-            remedy = f"Did you mean {near[0]}?" if near else "Leave it out."
-            raise place.at(word.position).refused(name, f"a flag of SGLang {flags.VERSION}", remedy)
-        else:
-            rest.append(word)
-    options.rest = rest
-    for name, given in read_options(place, again, flags.TABLE).given.items():
-        options.given.setdefault(name, given)
-    return options
-
-
 class _Flags:
     """The known flags of one command, turned into settings."""
 
@@ -137,7 +70,7 @@ class _Flags:
         for path, option in flags.DIRECT.items():
             given = self.given.get(option.name)
             if given is not None:
-                value = given.value
+                value = whole_number(given) if path == "max_model_len" else given.value
                 self.found.say(path, flags.SAME_DTYPE.get(str(value), value) if path == "dtype" else value)
         if "--lora-paths" in self.rest:
             self.found.say("lora", True)
@@ -214,8 +147,14 @@ class _Flags:
                 "inferred", given, "without a draft path it is the target's own multi-token prediction head"
             )
             return "mtp"
-        if name in ("STANDALONE", "DFLASH") and not drafter:
+        if name == "DFLASH" and not drafter:
             self._remark("refused", given, "it needs --speculative-draft-model-path")
+        if name == "STANDALONE" and not drafter:
+            self._remark(
+                "rewritten", given,
+                "without a draft path the target is loaded again as its own drafter, which costs as much as it gives",
+                "--speculative-draft-model-path DRAFTER",
+            )  # fmt: skip
         if name == "EAGLE" and drafter:
             self._remark(
                 "unsettled", given,

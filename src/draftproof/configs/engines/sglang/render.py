@@ -11,8 +11,8 @@ from draftproof.configs.engines.base import Artifact
 from draftproof.configs.engines.dialect import Writer
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import write_own, write_slots
+from draftproof.configs.engines.sglang.command import LAUNCHER
 from draftproof.configs.engines.sglang.defaults import ALGORITHMS
-from draftproof.configs.engines.sglang.parse import LAUNCHER
 from draftproof.configs.reading.shell import write_command
 
 ADAPTIVE_FILE = "adaptive.json"
