@@ -85,11 +85,12 @@ def gumbel(stream: int, index: int = 0) -> float:
     return -math.log(-math.log(uniform(stream, index)))
 
 
-def draw(weights: Tensor, streams: Sequence[int], num_draws: int = 1) -> Tensor:
+def draw(weights: Tensor, streams: Sequence[int], num_draws: int = 1, ids: Tensor | None = None) -> Tensor:
     """Draws tokens from each row, the first `num_draws` without replacement, in draw order.
 
     weights  float64 [num_rows, vocab], not negative, need not be normalised; weight 0 is never drawn
     streams  one per row
+    ids      int64 [vocab]: the tokens that columns stand for, ascending; None: 0, 1, 2, …
     returns  int64 [num_rows, num_draws]
 
     Token x of a row gets log w(x) + gumbel(stream, x); the largest values win (Gumbel-max, and for several
@@ -104,11 +105,12 @@ def draw(weights: Tensor, streams: Sequence[int], num_draws: int = 1) -> Tensor:
     assert num_draws >= 1
     winners: list[list[int]] = []
     for row, row_stream in zip(weights, streams, strict=True):
-        ids = None
+        row_ids = ids
         if 4 * int(row.count_nonzero()) < row.shape[0]:  # after top-k or top-p: hash the support alone
-            ids = row.nonzero().squeeze(1)
-            row = row[ids]
-        winners.append(_winners(row, ids, row_stream, num_draws))
+            support = row.nonzero().squeeze(1)
+            row = row[support]
+            row_ids = support if ids is None else ids[support]
+        winners.append(_winners(row, row_ids, row_stream, num_draws))
         assert len(winners[-1]) == num_draws, "fewer tokens of positive weight than draws"
     return torch.tensor(winners, dtype=torch.int64, device=weights.device).view(len(streams), num_draws)
 

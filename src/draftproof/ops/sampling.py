@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ from draftproof.core.errors import DraftproofError
 from draftproof.core.params import SamplingParams
 
 Row = NDArray[np.float64]
+
+UNLIKELY = 1e-6
+"""Part of the best token's probability below which no token is worth drafting."""
 
 _FEW_TOKENS = 256
 """What a nucleus usually holds at most: so many are ranked first."""
@@ -104,6 +108,34 @@ class SamplingState:
                 if not self.params.is_greedy:
                     _shape_distribution(row, self.params)
         return torch.from_numpy(rows)
+
+    def likely(self, logits: Tensor, prefix: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """A distribution for drafts: that of `process`, but for tokens far below the best, which are left out.
+
+        A draft may come from any distribution (`docs/exactness.md`), and most of a vocabulary is far below: what is
+        left takes a small part of the time. Not for what decides about the output.
+
+        logits  float32 [vocab]; prefix: draft tokens on the path to the row
+        Returns token ids, int64 [num_likely], ascending, and probabilities, float64 [num_likely], which sum to 1;
+        both empty where `usable_rows` would be False.
+        """
+        row: NDArray[Any] = logits.numpy()
+        nothing = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.float64)
+        with np.errstate(over="ignore"):
+            if self._changes_logits:
+                row = row.astype(np.float64)
+                self._change_logits(row, prefix)
+            best = float(row.max())
+            if not math.isfinite(best):
+                return nothing
+            temperature = 1.0 if self.params.is_greedy else self.params.temperature
+            ids = np.flatnonzero(row >= best + temperature * math.log(UNLIKELY))
+            values = row[ids].astype(np.float64)
+            if not self.params.is_greedy:
+                _shape_distribution(values, self.params)
+            kept = np.flatnonzero(values > -np.inf)
+        ids, values = ids[kept], values[kept]
+        return torch.from_numpy(ids), torch.softmax(torch.from_numpy(values), dim=0)
 
     def _change_logits(self, row: Row, prefix: Sequence[int]) -> None:
         """Masks, bias and penalties, in place."""

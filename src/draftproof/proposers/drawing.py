@@ -19,10 +19,9 @@ from torch import Tensor
 from draftproof.checkpoints.vocabulary import VocabularyFit
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.ops.noise import Purpose, draw, stream
-from draftproof.ops.sampling import SamplingState, greedy_tokens, probabilities, usable_rows
+from draftproof.ops.sampling import SamplingState
 from draftproof.proposers.base import SequenceView
-from draftproof.verify.coupled import sample
-from draftproof.verify.types import NoiseKey, Rule
+from draftproof.verify.types import Rule
 
 MIN_SURVIVAL = 0.3
 """A chain goes on while the drafter's own confidence in all of it is at least this: a further token costs a step of
@@ -136,21 +135,22 @@ class Chains:
 
     def _choose(self, chain: Chain, sampling: SamplingState, columns: Tensor) -> bool:
         """A token through the request's sampling parameters; False when they leave none that the drafter has."""
-        processed = sampling.process(self._map.over_target(columns), [chain.tokens])
-        if not usable_rows(processed)[0]:
+        ids, probs = sampling.likely(self._map.over_target(columns)[0], chain.tokens)
+        if not len(ids):
             return False
         view, depth = chain.view, len(chain.tokens)
-        q = probabilities(processed)
-        chain.survival *= float(q.max())
+        chain.survival *= float(probs.max())
         if view.params.is_greedy or not self._draws:
-            chain.tokens.append(int(greedy_tokens(processed)[0]))
-        elif view.rule is Rule.MATCH:
-            key = NoiseKey(view.noise.seed, view.noise.position + depth)
-            chain.tokens.append(int(sample(q, [key])[0]))
+            chain.tokens.append(int(ids[probs.argmax()]))
+            return True
+        if view.rule is Rule.MATCH:
+            noise = stream(view.noise.seed, view.noise.position + depth, Purpose.TARGET)
         else:
             noise = stream(view.noise.seed, view.noise.position, Purpose.DRAFT, depth)
-            chain.tokens.append(int(draw(q, [noise])[0, 0]))
+            q = torch.zeros((1, self._map.num_rows), dtype=torch.float64)
+            q[0, ids] = probs
             chain.q.append(q)
+        chain.tokens.append(int(draw(probs[None], [noise], ids=ids)[0, 0]))
         return True
 
 

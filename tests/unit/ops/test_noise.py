@@ -216,6 +216,10 @@ def test_a_draw_does_not_depend_on_other_rows_memory_layout_or_support_path() ->
         ids = weights[row].nonzero().squeeze(1)
         assert noise._winners(weights[row], None, words[row], 3) == together[row].tolist()
         assert noise._winners(weights[row][ids], ids, words[row], 3) == together[row].tolist()
+        assert torch.equal(draw(weights[row : row + 1, ids], [words[row]], 3, ids)[0], together[row])
+        padded = torch.cat([ids, torch.arange(401, 801)])  # and zeros among the given ids
+        sparse = torch.cat([weights[row, ids], torch.zeros(400, dtype=torch.float64)])
+        assert torch.equal(draw(sparse[None], [words[row]], 3, padded)[0], together[row])
 
 
 def test_the_bound_never_loses_a_winner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from draftproof.core.params import SamplingParams
 from draftproof.ops.sampling import (
+    UNLIKELY,
     SamplingState,
     greedy_tokens,
     probabilities,
@@ -140,6 +141,48 @@ def test_sampled_rows_equal_the_reference(
     actual = probabilities(processed[None])[0]
     assert torch.equal(actual > 0, expected > 0)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=300)
+@given(parameters(), LOGITS, TOKENS, TOKENS, TOKENS)
+def test_likely_tokens_keep_their_proportions(
+    params: SamplingParams, logits: list[float], prompt: list[int], output: list[int], prefix: list[int]
+) -> None:
+    """What is missing is what UNLIKELY and, because it counts without that, the nucleus leave out."""
+    state = state_of(params, prompt, output)
+    exact = process_one(state, logits, prefix)
+    ids, probs = state.likely(torch.tensor(logits, dtype=torch.float32), prefix)
+    if not usable_rows(exact[None])[0]:
+        assert len(ids) == len(probs) == 0
+        return
+    assert (ids.dtype, probs.dtype) == (torch.int64, torch.float64)
+    expected = probabilities(exact[None])[0]
+    assert bool((ids.diff() > 0).all())
+    assert bool((expected[ids] > 0).all())
+    assert float(expected[ids].max()) == float(expected.max())
+    kept = float(expected[ids].sum())
+    torch.testing.assert_close(probs * kept, expected[ids], rtol=1e-9, atol=0)
+    assert kept >= params.top_p * (1 - VOCAB * UNLIKELY) - 1e-12
+
+
+@settings(deadline=None, max_examples=100)
+@given(parameters(temperature=0.0), LOGITS, TOKENS)
+def test_the_likeliest_token_of_a_greedy_row_is_its_own(
+    params: SamplingParams, logits: list[float], output: list[int]
+) -> None:
+    state = state_of(params, (1,), output)
+    exact = process_one(state, logits)
+    ids, probs = state.likely(torch.tensor(logits, dtype=torch.float32), ())
+    assert (len(ids) > 0) == usable_rows(exact[None])[0]
+    assert not len(ids) or float(exact[ids[probs.argmax()]]) == float(exact.max())
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-30, 100.0])
+def test_likely_tokens_at_any_temperature(temperature: float) -> None:
+    logits = torch.tensor([0.5, -torch.inf, 2.0, 1.5])
+    ids, probs = state_of(SamplingParams(temperature=temperature)).likely(logits, ())
+    assert ids.tolist() == ([2] if temperature < 1 else [0, 2, 3])
+    torch.testing.assert_close(probs, torch.softmax(logits[ids].double() / temperature, 0))
 
 
 @settings(deadline=None, max_examples=300)
