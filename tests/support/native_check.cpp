@@ -114,11 +114,23 @@ void check_model(int is_bf16) {
     dp_model_free(model);
 }
 
+// Floats of many sizes to blocks; `report` hashes the bytes.
+void check_rounding(const char* name, int number, int bytes) {
+    constexpr int BLOCKS = 3000;
+    std::vector<float> values(BLOCKS * 32);
+    for (size_t k = 0; k < values.size(); ++k) values[k] = std::ldexp(random_float(), int(k / 320 % 100) - 80);
+    std::vector<uint8_t> blocks(size_t(BLOCKS) * bytes);
+    check(dp_round(values.data(), dp::SOURCE_F32, BLOCKS, number, blocks.data(), 3));
+    const std::vector<float> as_floats(blocks.begin(), blocks.end());
+    report(name, "rounded", BLOCKS, as_floats, as_floats);
+}
+
 }  // namespace
 
 int main() {
     std::fprintf(stderr, "%s\n", dp_description());
     for (const Type& type : TYPES) check_products(type);
     check_model(0), check_model(1);
+    check_rounding("Q4_0", 2, 18), check_rounding("Q8_0", 8, 34);
     return is_good ? 0 : 1;
 }

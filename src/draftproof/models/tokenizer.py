@@ -26,12 +26,14 @@ class Tokenizer:
     Decoding does not "clean up" spaces before punctuation: text comes back as it went in.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, vocab_size: int | None = None) -> None:
+        """`vocab_size` where it is known, for to find it out the whole vocabulary is copied."""
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
-        vocabulary = backend.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        if vocab_size is None:
+            vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.vocab_size = vocab_size
         """One more than the highest token id; a model may have more rows than that."""
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
@@ -85,7 +87,8 @@ class Tokenizer:
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """The checkpoint's tokenizer. Raises DP405 if there is none or it is of another kind, DP402 if it is broken."""
     if isinstance(checkpoint, GgufFile):
-        return Tokenizer(tokenizer_from_gguf(checkpoint.metadata))
+        backend = tokenizer_from_gguf(checkpoint.metadata)
+        return Tokenizer(backend, len(checkpoint.metadata["tokenizer.ggml.tokens"]))
     path = tokenizer_path(checkpoint)
     text = read_text(path, TOKENIZER_MAX_BYTES)
     with _library_faults():

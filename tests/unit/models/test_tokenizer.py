@@ -47,6 +47,13 @@ def tokenizer(request: pytest.FixtureRequest, directory: Path, metadata: dict[st
     return Tokenizer(tokenizer_from_gguf(metadata))
 
 
+def test_a_files_vocabulary_has_the_size_that_its_tokens_say(
+    metadata: dict[str, Any], tmp_path: Path
+) -> None:
+    loaded = load_tokenizer(read_gguf(write_gguf(tmp_path / "m.gguf")))
+    assert loaded.vocab_size == Tokenizer(tokenizer_from_gguf(metadata)).vocab_size
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_ids_are_those_of_transformers(directory: Path, tokenizer: Tokenizer, text: str) -> None:
     transformers = pytest.importorskip("transformers")
