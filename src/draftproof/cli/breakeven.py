@@ -38,7 +38,7 @@ from draftproof.core.errors import DraftproofError
 )
 @click.option("--measured", is_flag=True, help="These numbers were measured, at one batch size and context.")
 @click.option(
-    "--from", "source", type=click.Path(path_type=Path), help="report.json, generate --json, or a sweep."
+    "--from", "source", type=click.Path(path_type=Path), help="What generate --json printed, or a load sweep."
 )
 @click.option("--baseline", type=click.Path(path_type=Path), help="generate --json without speculation.")
 @click.option(
@@ -97,7 +97,7 @@ def _read_json(path: Path, field: str) -> dict[str, Any]:
 
 def _from_options(options: dict[str, Any]) -> Any:
     from draftproof.planning.breakeven import Costs, check_rates, marginal
-    from draftproof.planning.measured import LONGEST, Measured, curve_of
+    from draftproof.planning.measured import LONGEST, Measured, curve_of, depth_measured
     from draftproof.planning.schedule import LoadPoint
 
     for name in ("decode_ms", "draft_ms", "verify_ms"):
@@ -124,6 +124,8 @@ def _from_options(options: dict[str, Any]) -> Any:
         coordination_ms / 1000,
     )
     deepest = min(depth, len(shares)) if shares else depth
+    if options["measured"]:
+        deepest = depth_measured(costs, deepest, "--verify-ms")
     return (Measured("as given", (LoadPoint(1, costs, tuple(shares), deepest),), ()),)
 
 

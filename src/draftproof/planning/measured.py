@@ -36,7 +36,16 @@ def read_document(
 
     Raises DP103 for values that are missing or no numbers.
     """
-    if isinstance(document.get("cells"), list):
+    cells = document.get("cells")
+    if isinstance(cells, list):
+        if any(isinstance(cell, dict) and isinstance(cell.get("candidate"), dict) for cell in cells):
+            raise DraftproofError(
+                "DP103",
+                source,
+                "the demo's report: each draft of it ends where it is worth no more",
+                "measurements of drafts of one depth",
+                "Its cells hold the rule's result already. For a depth, give what `draftproof generate --json` printed.",
+            )
         return _from_report(document, source)
     if isinstance(document.get("sweep"), list):
         points = [
@@ -174,14 +183,31 @@ def _sweep_point(entry: _Keys) -> LoadPoint:
         check_rates(f"{entry.place}.acceptance", rates, is_marginal=True)
     else:
         rates = marginal(rates)
-    depth = len(rates)
     costs = Costs(
         entry.duration("decode_ms") / 1000,
         curve_of(entry.values.get("draft_ms"), f"{entry.place}.draft_ms", per_token=True),
         curve_of(entry.values.get("verify_ms"), f"{entry.place}.verify_ms", per_token=False),
         entry.number("coordination_ms") / 1000 if "coordination_ms" in entry.values else 0.0,
     )
+    depth = depth_measured(costs, len(rates), f"{entry.place}.verify_ms")
     return LoadPoint(entry.count("batch"), costs, rates, depth)
+
+
+def depth_measured(costs: Costs, depth: int, field: str) -> int:
+    """The deepest of `depth` drafted tokens for which both times were measured: beyond the last point is no measurement.
+
+    A single time of a pass holds for any number of rows, one per drafted token for any depth, for so it was given.
+    Raises DP103 where not even one drafted token was.
+    """
+    if len(costs.verify.points) > 1 or costs.verify.points[0][0] > 1:
+        depth = min(depth, costs.verify.points[-1][0] - 1)
+    if len(costs.draft.points) > 2 or costs.draft.points[-1][0] > 1:
+        depth = min(depth, costs.draft.points[-1][0])
+    if depth < 1:
+        raise DraftproofError(
+            "DP103", field, "no pass of two rows or more", "the pass that verifies a draft", "Measure it, too."
+        )
+    return depth
 
 
 def curve_of(value: object, field: str, per_token: bool) -> Curve:
@@ -198,6 +224,8 @@ def curve_of(value: object, field: str, per_token: bool) -> Curve:
         pairs = [(first + index, judge(item, field)) for index, item in enumerate(value)]
     elif isinstance(value, dict) and all(_COUNT.fullmatch(str(key)) for key in value):
         pairs = sorted((int(key), judge(item, field)) for key, item in value.items())
+        if not per_token and pairs and pairs[-1][0] < 2:
+            pairs = []  # one row is a plain pass
     else:
         pairs = []
     if not pairs or len(dict(pairs)) < len(pairs):
@@ -205,7 +233,7 @@ def curve_of(value: object, field: str, per_token: bool) -> Curve:
             "DP103",
             field,
             f"{value!r}"[:80],
-            "milliseconds: a number, a list, or counts with numbers, each count once",
+            "milliseconds: a number, a list, or counts with numbers, each count once, for passes two rows or more",
             "See --help.",
         )
     return Curve(tuple((count, ms / 1000) for count, ms in pairs))

@@ -192,3 +192,39 @@ def test_neither_torch_nor_numpy_is_imported() -> None:
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("draft_ms", "verify_ms", "deepest"),
+    [
+        ("0.8,1.6", "1:10,3:11", 2),
+        ("0.8", "1:10,5:11.5", 4),
+        ("0.8", "10.5,10.8,11", 3),
+        ("0.8,1.6,2.4", "1:10,9:12", 3),
+        ("0.8", "10.5", 8),
+    ],
+)
+def test_no_speed_up_is_claimed_beyond_what_was_measured(
+    invoke, draft_ms: str, verify_ms: str, deepest: int
+) -> None:
+    result = invoke(
+        "breakeven", "--measured", "--decode-ms", "10", "--draft-ms", draft_ms, "--verify-ms", verify_ms,
+        "--acceptance", "0.9", "--acceptance-kind", "conditional", "--json",
+    )  # fmt: skip
+    [sweep] = json.loads(result.stdout)["sweeps"]
+    [point] = sweep["points"]
+    assert [row["depth"] for row in point["depths"]] == list(range(1, deepest + 1))
+
+
+def test_a_pass_of_one_row_verifies_nothing(invoke) -> None:
+    result = invoke("breakeven", "--decode-ms", "10", "--draft-ms", "1", "--verify-ms", "1:10")
+    assert result.status == 2
+    assert "two rows or more" in result.stderr
+
+
+def test_the_demo_s_report_is_refused_for_what_it_is(invoke, tmp_path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"cells": [{"workload": "edit", "candidate": {"method": "cascade"}}]}))
+    result = invoke("breakeven", "--from", str(report))
+    assert result.status == 2
+    assert "the demo's report" in result.stderr
