@@ -1,4 +1,4 @@
-"""Every relative link in the documentation leads to a file."""
+"""Every relative link in the documentation leads to a file, and every page is led to."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,23 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    missing = [link for link in links_of(page) if not (page.parent / link).exists()]
     assert not missing
+
+
+def links_of(page: Path) -> list[str]:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    return [link for link in links if "://" not in link]
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached = {ROOT / "README.md"}
+    waiting = list(reached)
+    while waiting:
+        page = waiting.pop()
+        targets = {(page.parent / link).resolve() for link in links_of(page)}
+        listed = {each for target in targets if target.is_dir() for each in target.glob("*.md")}
+        new = {each for each in targets | listed if each.suffix == ".md" and each.exists()} - reached
+        reached |= new
+        waiting += new
+    assert sorted(str(page.relative_to(ROOT)) for page in set(PAGES) - reached) == []
