@@ -44,7 +44,7 @@ def read_document(
                 source,
                 "the demo's report: each draft of it ends where it is worth no more",
                 "measurements of drafts of one depth",
-                "Its cells hold the rule's result already. For a depth, give what `draftproof generate --json` printed.",
+                "Its cells hold the result already. For a depth, give what `draftproof generate --json` printed.",
             )
         return _from_report(document, source)
     if isinstance(document.get("sweep"), list):
@@ -194,7 +194,7 @@ def _sweep_point(entry: _Keys) -> LoadPoint:
 
 
 def depth_measured(costs: Costs, depth: int, field: str) -> int:
-    """The deepest of `depth` drafted tokens for which both times were measured: beyond the last point is no measurement.
+    """The deepest of `depth` drafted tokens for which both times were measured, up to the last point of both.
 
     A single time of a pass holds for any number of rows, one per drafted token for any depth, for so it was given.
     Raises DP103 where not even one drafted token was.
@@ -205,7 +205,11 @@ def depth_measured(costs: Costs, depth: int, field: str) -> int:
         depth = min(depth, costs.draft.points[-1][0])
     if depth < 1:
         raise DraftproofError(
-            "DP103", field, "no pass of two rows or more", "the pass that verifies a draft", "Measure it, too."
+            "DP103",
+            field,
+            "no pass of two rows or more",
+            "the pass that verifies a draft",
+            "Measure it, too.",
         )
     return depth
 

@@ -6,7 +6,7 @@ its development mode), `/server_info` (SGLang 0.5.23), `/props` (llama.cpp b1143
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from draftproof.checkpoints.files import decode, parse_json
 from draftproof.checkpoints.hub_client import HubClient
 from draftproof.checkpoints.hub_settings import HubSettings
 from draftproof.configs.lock.drift import Setting
-from draftproof.configs.lock.record import DeploymentRecord
+from draftproof.configs.lock.record import DeploymentRecord, template_digest
 from draftproof.configs.lock.redaction import is_secret_name
 from draftproof.core.errors import DraftproofError
 
@@ -145,21 +145,50 @@ def _llamacpp(client: HubClient, lock: DeploymentRecord, live: Live) -> None:
     if isinstance(props, DraftproofError):
         live.hidden["engine version"] = live.hidden["settings"] = _why("/props", props)
         return
-    live.version = str(props["build_info"]) if "build_info" in props else None
+    build = str(props.get("build_info", "b0-"))
+    live.version = None if build.startswith("b0-") else build
+    if live.version is None:
+        live.hidden["engine version"] = (
+            "/props names no build: it was built from sources without their history"
+        )
     if isinstance(props.get("model_path"), str):
         live.served = (*(live.served or ()), props["model_path"])
     if isinstance(props.get("chat_template"), str):
-        live.template = hashlib.sha256(props["chat_template"].encode("utf-8", "replace")).hexdigest()
+        live.template = template_digest(props["chat_template"])
+    method = str(_inner(lock.deployment, ("speculation", "method")))
+    speculates = _speculates(client)
+    if speculates is not None:
+        live.settings.append(Setting("speculation", _on(method != "none"), _on(speculates), "/slots"))
     defaults = props.get("default_generation_settings")
     parameters = defaults.get("params") if isinstance(defaults, dict) else None
     kinds = parameters.get("speculative.types") if isinstance(parameters, dict) else None
-    method = _inner(lock.deployment, ("speculation", "method"))
-    wanted = _LLAMACPP_TYPES.get(str(method))
-    if isinstance(kinds, str) and wanted is not None:
+    wanted = _LLAMACPP_TYPES.get(method)
+    if isinstance(kinds, str) and kinds != "none" and wanted is not None:
         live.settings.append(Setting("speculative.types", wanted, kinds, "/props"))
-    else:
+    elif (
+        method != "none"
+    ):  # what /props calls none is the default of a request, also of a server that speculates
         live.hidden["the method of speculation"] = f"/props says {kinds!r}, the record {method!r}"
     live.hidden["draft length and other arguments"] = "/props does not say them"
+
+
+def _speculates(client: HubClient) -> bool | None:
+    """Whether llama.cpp's slots (b11434, `/slots`) say that they speculate; None where they do not say it."""
+    address = client.settings.endpoint + "/slots"
+    try:
+        slots = json.loads(client.read(address, _PAGE_MAX_BYTES))
+    except (DraftproofError, ValueError, RecursionError):
+        return None
+    said = (
+        {slot.get("speculative") for slot in slots if isinstance(slot, dict)}
+        if isinstance(slots, list)
+        else set()
+    )
+    return True in said if said and said <= {True, False} else None
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
 
 
 def flags(arguments: tuple[str, ...]) -> Iterator[tuple[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +13,13 @@ from typing import Any
 from draftproof.checkpoints.files import parse_json
 from draftproof.checkpoints.folder import sha256_of_file
 from draftproof.checkpoints.view import CheckpointView, open_view
-from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord, EngineRecord, VerdictRecord
+from draftproof.configs.lock.record import (
+    CheckpointRecord,
+    DeploymentRecord,
+    EngineRecord,
+    VerdictRecord,
+    template_digest,
+)
 from draftproof.configs.lock.redaction import redact, redact_text, redact_words
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import read_command
@@ -96,9 +101,7 @@ def record_checkpoint(view: CheckpointView, progress: Progress = lambda what: No
         source=view.source,
         revision=view.revision,
         files=dict(view.hashes(progress)),
-        chat_template=None
-        if template is None
-        else hashlib.sha256(template.encode("utf-8", "replace")).hexdigest(),
+        chat_template=None if template is None else template_digest(template),
     )
 
 

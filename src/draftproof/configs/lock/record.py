@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -17,6 +18,11 @@ from draftproof.core.errors import DraftproofError
 SCHEMA_VERSION = 1
 KIND = "draftproof deployment record"
 MAX_BYTES = 8 << 20
+
+
+def template_digest(template: str) -> str:
+    """sha256 of a chat template but for a last end of line, which Jinja drops and llama.cpp does not show."""
+    return hashlib.sha256(template.removesuffix("\n").encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

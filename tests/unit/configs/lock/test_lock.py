@@ -23,7 +23,7 @@ from draftproof.configs.lock import drift as drift_module
 from draftproof.configs.lock.checking import check_lock
 from draftproof.configs.lock.drift import Now, drift
 from draftproof.configs.lock.making import Subject, make_record, read_verdict
-from draftproof.configs.lock.record import DeploymentRecord, read_record, write_record
+from draftproof.configs.lock.record import DeploymentRecord, read_record, template_digest, write_record
 from draftproof.configs.registry import dialect
 from draftproof.configs.rules.registry import statements_of
 from draftproof.core.errors import DraftproofError
@@ -77,7 +77,7 @@ def test_a_record_says_what_is_deployed(place: Path) -> None:
     }
     weights = (place / "target" / "model.safetensors").read_bytes()
     assert document["target"]["files"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
-    assert document["target"]["chat_template"] == hashlib.sha256(CHAT_TEMPLATE.encode()).hexdigest()
+    assert document["target"]["chat_template"] == template_digest(CHAT_TEMPLATE)
     assert document["drafter"]["reference"] == str(place / "drafter")
     assert document["deployment"]["speculation"]["depth"] == 5
     assert document["arguments"][:2] == ["vllm", "serve"]
@@ -238,15 +238,47 @@ def test_settings_of_llamacpp(place: Path) -> None:
         "chat_template": CHAT_TEMPLATE,
         "default_generation_settings": {"params": {"speculative.types": "draft-simple"}},
     }
-    pages = {"/v1/models": {"data": []}, "/props": props}
+    pages: dict[str, Any] = {"/v1/models": {"data": []}, "/props": props}
     with endpoint(pages) as url:
         findings = check_lock(path, url)
     assert codes(findings) == set()
     assert "draft length" in hidden(findings)
     props |= {"build_info": "b11500-1", "chat_template": "other"}
-    props["default_generation_settings"]["params"]["speculative.types"] = "none"
+    props["default_generation_settings"]["params"]["speculative.types"] = "draft-mtp"
     with endpoint(pages) as url:
         assert codes(check_lock(path, url)) == {"LOCK-03", "LOCK-05", "LOCK-06"}
+
+
+def test_what_llamacpp_does_not_show_is_no_drift(place: Path) -> None:
+    """A server built from sources: no build, no last end of line, and `none` whatever it was started with."""
+    path = saved(place, engine=replace(record(place).engine, name="llamacpp", version="b11434"))
+    props: dict[str, Any] = {
+        "build_info": "b0-unknown",
+        "model_path": "/somewhere/target",
+        "chat_template": CHAT_TEMPLATE.removesuffix("\n"),
+        "default_generation_settings": {"params": {"speculative.types": "none"}},
+    }
+    pages: dict[str, Any] = {
+        "/v1/models": {"data": []},
+        "/props": props,
+        "/slots": [{"speculative": True}] * 2,
+    }
+    with endpoint(pages) as url:
+        findings = check_lock(path, url)
+    assert codes(findings) == set()
+    assert "engine version" in hidden(findings)
+    assert "the method of speculation" in hidden(findings)
+    pages["/slots"] = [{"speculative": False}]
+    with endpoint(pages) as url:
+        assert codes(check_lock(path, url)) == {"LOCK-06"}
+
+
+@pytest.mark.parametrize("slots", [{}, [], [1], [{"speculative": "yes"}], None])
+def test_slots_that_say_nothing_of_speculation(place: Path, slots: object) -> None:
+    path = saved(place, engine=replace(record(place).engine, name="llamacpp", version="b11434"))
+    props = {"build_info": "b11434-1", "chat_template": CHAT_TEMPLATE, "model_path": "/somewhere/target"}
+    with endpoint({"/v1/models": {"data": []}, "/props": props, "/slots": slots}) as url:
+        assert codes(check_lock(path, url)) == set()
 
 
 def test_an_endpoint_that_does_not_answer(place: Path) -> None:
