@@ -218,10 +218,22 @@ def vocabulary_of(view: CheckpointView, whose: str) -> Vocabulary:
     return found
 
 
+_LARGEST = 1 << 53
+"""Of a configuration's numbers; beyond it a float does not tell neighbours apart, and far beyond it overflows."""
+
+
 def whole(config: Mapping[str, object], key: str) -> int | None:
-    """A whole number of a configuration; None where it is absent or of another type."""
+    """A whole number of a configuration; None where it is absent, of another type or longer than any is."""
+    value = real(config, key)
+    return value if isinstance(value, int) else None
+
+
+def real(config: Mapping[str, object], key: str) -> float | None:
+    """The same of any finite number."""
     value = config.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -_LARGEST <= value <= _LARGEST else None
 
 
 def normal(key: str, engine: str) -> str:

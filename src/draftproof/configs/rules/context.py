@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from draftproof.checkpoints.view import CheckpointView
-from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, whole
+from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, real, whole
 from draftproof.configs.rules.facts.runners import runner
 from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.configs.speculation import HEADS, MODELS
@@ -36,7 +36,7 @@ def _effect(case: Case) -> str:
     if on == "V2" and case.is_within("==0.33.0"):
         scaling = case.drafter.language_config.get("rope_scaling")
         kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, Mapping) else "default"
-        if case.method == "draft_model" or kind not in _PLAIN_ROPE:
+        if case.method == "draft_model" or str(kind) not in _PLAIN_ROPE:
             return "vLLM (model runner V2) lowers the served context to it, with a warning alone"
         return "vLLM lengthens the head's positions and drafts on, where it was never trained and is hardly accepted"
     return "beyond it drafts are no longer accepted"
@@ -49,8 +49,8 @@ def _positions(view: CheckpointView) -> int | None:
     scaling = config.get("rope_scaling", config.get("rope_parameters"))
     if plain is None or not isinstance(scaling, Mapping):
         return plain
-    original, factor = whole(scaling, "original_max_position_embeddings"), scaling.get("factor")
-    if original is not None and isinstance(factor, int | float) and factor > 0:
+    original, factor = whole(scaling, "original_max_position_embeddings"), real(scaling, "factor")
+    if original is not None and factor is not None and factor > 0:
         return max(plain, int(original * factor))
     return plain
 
@@ -136,8 +136,8 @@ def _rotary_share(view: CheckpointView) -> float | None:
     config = view.language_config
     nested = config.get("rope_parameters")
     for place in (config, nested if isinstance(nested, Mapping) else {}):
-        value = place.get("partial_rotary_factor")
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        value = real(place, "partial_rotary_factor")
+        if value is not None:
             return float(value)
     return None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from draftproof.checkpoints.view import open_view
@@ -29,11 +30,16 @@ KEYS = (
     "partial_rotary_factor", "speculators_model_type", "num_experts", "kv_lora_rank", "use_sliding_window",
 )  # fmt: skip
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 2**40) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none() | st.booleans() | st.integers(-5, 2**40) | st.floats() | st.sampled_from((10**400, -(10**400)))
     | st.sampled_from(("", "eagle3", "mamba", "linear_attention", "yarn", "mtp", "fp8", "re:[", "\x1b[31m")),
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
-        st.sampled_from(("verifier", "name_or_path", "revision", "factor", "ignore", "layer_ids", "dynamic")),
+        st.sampled_from(
+            (
+                "verifier", "name_or_path", "revision", "factor", "ignore", "layer_ids", "dynamic", "rope_type",
+                "original_max_position_embeddings", "partial_rotary_factor",
+            )
+        ),
         inner,
         max_size=3,
     ),
@@ -43,7 +49,20 @@ CONFIGS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5)
 ENGINES = ("draftproof", "vllm", "sglang", "trtllm", "llamacpp", "transformers", "openvino", "fireworks")
 
 
+SCALING = {"factor": math.inf, "original_max_position_embeddings": 4096}
+
+
 @settings(max_examples=60, deadline=None)
+@example({"rope_scaling": SCALING}, {"rope_scaling": SCALING}, "vllm", "eagle3")
+@example({}, {"rope_scaling": SCALING | {"factor": math.nan}}, "vllm", "eagle3")
+@example(
+    {},
+    {"rope_scaling": SCALING | {"factor": 1.5, "original_max_position_embeddings": 10**400}},
+    "vllm",
+    "eagle3",
+)
+@example({}, {"rope_scaling": {"rope_type": ["yarn"]}, "max_position_embeddings": 64}, "vllm", "eagle3")
+@example({"partial_rotary_factor": 10**400}, {"partial_rotary_factor": 0.5}, "vllm", "eagle3")
 @given(CONFIGS, CONFIGS, st.sampled_from(ENGINES), st.sampled_from(get_args(Method)))
 def test_no_configuration_makes_a_rule_fail(
     target: dict[str, Any], drafter: dict[str, Any], engine: str, method: Method
