@@ -147,7 +147,10 @@ FIXTURES = {
         negative=(ordinary_drafter(()), ordinary_drafter(untyped(), engine="vllm")),
     ),
     "FLAG-13": noticed("refused"),
-    "FLAG-14": noticed("unread"),
+    "FLAG-14": Fixtures(
+        positive=tuple(build for effect in ("unread", "unknown", "stray") for build in noticed(effect).positive),
+        negative=noticed("unread").negative,
+    ),
     "FLAG-15": Fixtures(
         positive=(ranked("vllm", 3), ranked("sglang", 8)),
         negative=(

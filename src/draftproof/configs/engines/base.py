@@ -15,7 +15,8 @@ from draftproof.core.errors import DraftproofError
 from draftproof.core.finding import Source
 
 Effect = Literal[
-    "deprecated", "removed", "ignored", "rewritten", "inferred", "refused", "unsettled", "unread", "lost", "unknown"
+    "deprecated", "removed", "ignored", "rewritten", "inferred", "refused", "unsettled", "unread", "lost", "unknown",
+    "stray",
 ]  # fmt: skip
 Reader = Callable[[str], str]
 """Gives the text of a file that a configuration names (`--config cfg.yaml`). Raises DP002 where there is none."""
@@ -64,7 +65,8 @@ class Remark:
     `effect`: deprecated (works, and warns), removed (a spelling that is gone), ignored (accepted without effect),
     rewritten (the engine replaces the value), inferred (the engine deduces it from something else), refused (the
     engine does not start with it), unsettled (what its documents and its code say differs), unread (a part of the
-    configuration that was not at hand), lost (cannot be kept, as comments), unknown (not read for the version).
+    configuration that was not at hand), lost (cannot be kept, as comments), unknown (not read for the version), stray
+    (a name that this version does not have: it ends at start).
     `setting` is the engine's own key.
     `position` is the character offset in the text, or None where there is none."""
 

@@ -5,6 +5,8 @@ Called by the dialects; `account.build` makes the deployment. Knows no engine's 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from draftproof.configs.engines.account import Settings, build, unchanged
@@ -57,6 +59,23 @@ class Gathering:
                 position=position,
             )
         )
+
+    def stray(
+        self, name: str, known: Iterable[str], *, engine: str, is_complete: bool, position: int | None = None
+    ) -> None:
+        """Remarks a name that is not among the `known` ones; `is_complete`: these are all of the version gone by."""
+        near = get_close_matches(name, list(known), n=1, cutoff=0.75)
+        meant = f"; the nearest is {near[0]}" if near else ""
+        if is_complete:
+            self.remark(
+                "stray", name, f"{engine} {self.version} has no such setting and refuses to start{meant}",
+                found=name, position=position,
+            )  # fmt: skip
+        else:
+            self.remark(
+                "unknown", name, f"not known for {engine} {self.version}, whose settings were not all read{meant}",
+                found=name, position=position,
+            )  # fmt: skip
 
     def parsed(self) -> Parsed:
         deployment = build(self.engine, self.settings, self.asked)

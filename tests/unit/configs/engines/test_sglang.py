@@ -155,7 +155,7 @@ def test_what_its_parser_refuses_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["--no-such-flag 3", "-tp 2", "--mem_fraction_static 0.8"])
 def test_a_flag_that_it_does_not_have_is_told_and_carried_along(text: str) -> None:
     parsed = SGLANG.parse(f"--model-path m {text}")
-    assert [(remark.effect, remark.setting) for remark in parsed.remarks] == [("unknown", text.split()[0])]
+    assert [(remark.effect, remark.setting) for remark in parsed.remarks] == [("stray", text.split()[0])]
     assert list(parsed.deployment.rest) == text.split()
 
 

@@ -142,7 +142,7 @@ def test_parallel_drafting_has_methods_of_its_own() -> None:
          [("removed", "rejection_sample_method", "standard")]),
         ("vllm serve --model m", [("deprecated", "--model", "vllm serve MODEL")]),
         ("vllm serve m --config serve.yaml", [("unread", "--config", None)]),
-        ("vllm serve m --no-such-flag 3", [("unknown", "--no-such-flag", None)]),
+        ("vllm serve m --no-such-flag 3", [("stray", "--no-such-flag", None)]),
         ("vllm serve m --max-num-seqs 3 --max-num-seqs=4", [("ignored", "--max-num-seqs", None)]),
     ],
 )  # fmt: skip
@@ -318,3 +318,19 @@ def test_a_hub_id_is_to_be_downloaded_for_our_own_engine() -> None:
     for setting in ("target", "speculation.drafter"):
         assert kinds[setting].kind is NoteKind.CONVERTED
         assert "download" in kinds[setting].reason
+
+
+@pytest.mark.parametrize(
+    ("version", "effect"), [(None, "stray"), ("0.32.0", "stray"), ("0.33.0", "stray"), ("0.29.0", "unknown")]
+)
+def test_a_flag_is_missing_only_where_all_were_read(version: str | None, effect: str) -> None:
+    [remark] = VLLM.parse("vllm serve m --max-mdoel-len 4", version).remarks
+    assert remark.effect == effect
+    assert "nearest is --max-model-len" in remark.reason
+
+
+@pytest.mark.parametrize(
+    "flag", ["-O3", "--max-num-seq 3", "--monokernel", "-cc.mode 3", "--watchdog-config {}"]
+)
+def test_flags_that_are_there_are_no_strays(flag: str) -> None:
+    assert not {"stray", "unknown"} & {remark.effect for remark in VLLM.parse(f"vllm serve m {flag}").remarks}

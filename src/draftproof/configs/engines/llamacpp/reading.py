@@ -288,11 +288,11 @@ def _carried(given: Options, found: Gathering) -> tuple[str, ...]:
     for word in given.rest:
         if is_option(word.text):
             groups.append((word.position, [word.text]))
-            found.remark(
-                "unknown",
+            found.stray(
                 word.text,
-                "not a flag of llama-server build 11434, which refuses what it does not know; carried along",
-                found=word.text,
+                _TABLE,
+                engine="llama.cpp",
+                is_complete=found.version == words.READ_VERSION,
                 position=word.position,
             )
         else:

@@ -85,10 +85,8 @@ def _without_renamed(place: Place, options: Options, found: Gathering) -> Option
             remedy = f"Did you mean {near[0]}?" if near else "Leave it out."
             raise place.at(word.position).refused(name, f"a flag of SGLang {flags.VERSION}", remedy)
         else:
-            found.remark(
-                "unknown", name, f"not a flag of SGLang {flags.VERSION}, which refuses it; carried along as it is",
-                found=word.text, position=word.position,
-            )  # fmt: skip
+            is_complete = found.version == flags.VERSION
+            found.stray(name, flags.ALL, engine="SGLang", is_complete=is_complete, position=word.position)
             rest.append(word)
     options.rest = rest
     for name, given in read_options(place, again, flags.TABLE).given.items():

@@ -1,7 +1,8 @@
 """Flags of `vllm serve` that this product does not judge, by how many values they take. Data.
 
 Called by this dialect's reading, which otherwise could not tell a flag's value from the model's name. Listed by the
-argument parser of vLLM 0.32.0 itself; the names as today's command line takes them, with dashes.
+argument parser of vLLM 0.32.0 itself, with what the source of 0.33.0 adds (monokernel, reasoning-effort-map,
+sleep-mode-backend, watchdog-config); the names as today's command line takes them, with dashes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ enable-shm-tensor-arena enable-sleep-mode enable-ssl-refresh enable-tokenizer-in
 enable-tower-connector-lora enable-trace-replay exclude-tools-when-tool-choice-none fail-on-environ-validation
 fully-sharded-loras interleave-mm-strings jit-monitor-verbose kv-cache-metrics kv-sharing-fast-prefill
 language-model-only log-error-stack long-prefill-token-threshold-adaptive mm-device-do-normalize mm-encoder-only
+monokernel
 numa-bind ray-workers-use-nsight return-sampling-mask return-tokens-as-token-ids scheduler-reserve-full-isl
 skip-mm-profiling skip-tokenizer-init sleep-mode-offload-cudagraph specialize-active-lora swa-bounded-replay
 tokens-only trust-remote-code trust-request-chat-template trust-request-mm-kwargs use-fp64-gumbel use-replayssm
@@ -68,6 +70,7 @@ _VALUES = """
 --offload-group-size --offload-num-in-group --offload-prefetch-step --optimization-level --otlp-traces-endpoint
 --override-generation-config --per-request-spec-decode-metrics --performance-mode --pooler-config --port
 --prefill-context-parallel-size --prefill-schedule-interval --prefix-cache-retention-interval
+--reasoning-effort-map --sleep-mode-backend --watchdog-config
 --prefix-caching-hash-algo --prefix-match-unit --profiler-config --pt-load-map-location --quantization-config
 --reasoning-config --reasoning-parser --reasoning-parser-plugin --renderer-num-workers --replayssm-buffer-len
 --response-role --root-path --runner --safetensors-load-strategy --safetensors-prefetch-block-size
@@ -94,3 +97,5 @@ SWITCHES = frozenset(
 )
 VALUES = frozenset(_VALUES.split())
 LISTS = frozenset(_LISTS.split())
+READ = ("0.32.0", "0.33.0")
+"""Versions all of whose flags are in these lists."""

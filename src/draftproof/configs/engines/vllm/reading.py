@@ -148,10 +148,8 @@ def _carried(given: Options, found: Gathering) -> tuple[str, ...]:
             continue
         groups.append((word.position, [word.text]))
         name = word.text.partition("=")[0]
-        if "." not in name:
-            found.remark(
-                "unknown", name, "not a flag of vLLM 0.32.0; carried along as it is", found=word.text
-            )
+        if "." not in name and not name.startswith("-O"):  # -O3: a level of optimisation
+            found.stray(name, _TABLE, engine="vLLM", is_complete=found.version in arguments.READ)
     for item in given.given.values():
         if item.option.name in _CARRIED:
             values = (

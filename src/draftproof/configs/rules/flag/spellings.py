@@ -40,8 +40,8 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
     return judge
 
 
-_SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.INFO}
-"""Where it is not the rule's own: what a file sets may be all there is, one flag hardly is."""
+_SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.WARNING, "unread": Severity.WARNING}
+"""Where it is not the rule's own."""
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:
@@ -121,14 +121,14 @@ RULES = (
     ),
     Rule(
         code="FLAG-14",
-        title="A setting that is not known here",
-        severity=Severity.WARNING,
+        title="A setting that the engine does not have, or that is not known here",
+        severity=Severity.ERROR,
         about=(
-            "It was not read for this version, is no setting of the engine's that is known here, or stands in a "
-            "file that was not at hand. Nothing was checked about it."
+            "Engines refuse to start with a flag that they do not have: an error where all flags of the version were "
+            "read. A setting of another version, or in a file that was not at hand, was not checked: a warning."
         ),
-        remedy="Let the engine itself confirm it (its --help), or give the file's contents as part of the command.",
+        remedy="Correct its name, or ask the engine (its --help); give a file's contents as part of the command.",
         source=_SOURCE,
-        judge=_remarks("unknown", "unread"),
+        judge=_remarks("stray", "unknown", "unread"),
     ),
 )
