@@ -13,11 +13,9 @@ from draftproof.checkpoints.architecture import Architecture
 from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES
 from draftproof.checkpoints.hybrids import GGUF_TELLS, HYBRIDS
 from draftproof.checkpoints.layers import (
-    Compressed,
     KeyValues,
-    Latent,
     Layer,
-    Paired,
+    attention_of,
     prediction_layers,
     read_head_dim,
     read_layers,
@@ -120,8 +118,8 @@ def geometry(view: CheckpointView) -> Geometry:
     if mtp and mtp_weights is None and view.tensors is None:
         mtp_weights = weights_from_formula(view, count_mtp(values, shape, layers, len(mtp)))
     counted = count_from_tensors(view, len(layers))
-    grouped = [own for layer in layers if isinstance(own := _attention(layer), KeyValues)]
-    attends = any(_attention(layer) is not None for layer in layers)
+    grouped = [own for layer in layers if isinstance(own := attention_of(layer), KeyValues)]
+    attends = any(attention_of(layer) is not None for layer in layers)
     return Geometry(
         model_type=model_type,
         hidden_size=values.count("hidden_size"),
@@ -169,13 +167,6 @@ def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
             "Its cache and weights are not known, and are not guessed. Ask for the architecture, or add its row.",
         )
     return name, shape
-
-
-def _attention(layer: Layer) -> KeyValues | Latent | Compressed | None:
-    """What a layer keeps of attention; None where it keeps none."""
-    if isinstance(layer, Paired):
-        return layer.attention
-    return layer if isinstance(layer, KeyValues | Latent | Compressed) else None
 
 
 def _architecture_name(view: CheckpointView) -> str:

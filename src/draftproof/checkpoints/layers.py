@@ -92,6 +92,18 @@ class NoCache:
 Layer = KeyValues | Latent | Compressed | RunningState | Paired | SharedCache | NoCache
 
 
+def attention_of(layer: Layer) -> KeyValues | Latent | Compressed | None:
+    """What a layer keeps of attention; None where it keeps none."""
+    own = layer.attention if isinstance(layer, Paired) else layer
+    return own if isinstance(own, KeyValues | Latent | Compressed) else None
+
+
+def state_of(layer: Layer) -> RunningState | None:
+    """The running state that a layer keeps; None where it keeps none."""
+    own = layer.state if isinstance(layer, Paired) else layer
+    return own if isinstance(own, RunningState) else None
+
+
 def count_layers(values: Values) -> int:
     """`num_hidden_layers`, or as many as `layers_block_type` has words (Nemotron-H as Transformers 5 writes it)."""
     words = values.raw("layers_block_type")

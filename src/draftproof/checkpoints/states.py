@@ -7,7 +7,7 @@ convolution keeps one input less than it is wide, as vLLM 0.33 and SGLang 0.5 ho
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from draftproof.checkpoints.reading import Values
@@ -18,11 +18,14 @@ class RunningState:
     """What a request keeps in one layer, whatever its length.
 
     kind             by name
-    dtype            of the state proper, where the configuration says so
+    ssm_dtype, ssm_cache_dtype   what `mamba_ssm_dtype` and `mamba_ssm_cache_dtype` say of the state proper's type:
+                     each engine reads the one, the other or neither
     state_elements   of the state proper; 0 for a convolution alone
     conv_elements    of the last inputs of a short convolution
     conv_width       channels of that convolution: with `k` drafts an engine keeps `k` inputs more
     row_elements     of one row between the layer's projections, while a pass runs
+    num_groups       groups of heads that share inputs (Mamba-2's B and C), `group_width` channels each
+    has_bounded_gate   KDA's decay has a lower bound
     """
 
     state_elements: int
@@ -30,12 +33,34 @@ class RunningState:
     conv_width: int = 0
     row_elements: int = 0
     kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution"] = "delta_net"
-    dtype: str | None = None
+    ssm_dtype: str | None = None
+    ssm_cache_dtype: str | None = None
+    num_groups: int = 0
+    group_width: int = 0
+    has_bounded_gate: bool = False
 
-    @property
-    def dtype_bytes(self) -> int | None:
-        """Per element of the state proper; None: not said."""
-        return None if self.dtype is None else {"float32": 4, "bfloat16": 2, "float16": 2}.get(self.dtype)
+    def on_each(self, num_devices: int) -> RunningState:
+        """The part of one of `num_devices`. Heads and channels are divided; groups too where that comes out even, else
+        each device has one of its own."""
+        if num_devices == 1:
+            return self
+        groups = self.num_groups if self.num_groups % num_devices == 0 else num_devices
+        channels = self.conv_width + (groups - self.num_groups) * self.group_width
+        inputs = self.conv_elements // self.conv_width * channels if self.conv_width else self.conv_elements
+        return replace(
+            self,
+            state_elements=-(-self.state_elements // num_devices),
+            conv_elements=-(-inputs // num_devices),
+            conv_width=-(-channels // num_devices),
+        )
+
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def dtype_bytes(name: str | None) -> int | None:
+    """Per element of a type by name; None: not said, or not known."""
+    return None if name is None else _BYTES.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +79,20 @@ Kind = Literal["delta_net", "kda", "mamba", "mamba2", "convolution"]
 
 
 def _kept(values: Values, kind: Kind, state: int, channels: int, width: int, row: int) -> RunningState:
-    key = values.first("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
-    dtype = values.raw(key) if key is not None else None
-    said = dtype if isinstance(dtype, str) else None
-    return RunningState(state, channels * (width - 1), channels, row, kind, said)
+    return RunningState(
+        state,
+        channels * (width - 1),
+        channels,
+        row,
+        kind,
+        ssm_dtype=_word(values, "mamba_ssm_dtype"),
+        ssm_cache_dtype=_word(values, "mamba_ssm_cache_dtype"),
+    )
+
+
+def _word(values: Values, key: str) -> str | None:
+    said = values.raw(key)
+    return said if isinstance(said, str) else None
 
 
 def delta_net(values: Values) -> StateLayer:
@@ -97,8 +132,9 @@ def _kda(values: Values, num_whole: int) -> StateLayer:
     width = values.count(_key(values, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     whole = heads * dim
     gates = num_whole * hidden * whole + (2 - num_whole) * (hidden * dim + dim * whole)
+    kept = _kept(values, "kda", heads * dim * dim, 3 * whole, width, 5 * whole + heads)
     return StateLayer(
-        _kept(values, "kda", heads * dim * dim, 3 * whole, width, 5 * whole + heads),
+        replace(kept, has_bounded_gate=values.has("gate_lower_bound")),
         4 * hidden * whole + gates + hidden * heads,
         3 * whole * width + heads + whole + dim,
     )
@@ -144,15 +180,16 @@ def mamba2(values: Values) -> StateLayer:
         inner = _mamba2_inner(values, hidden)
     else:
         inner = heads * values.count("mamba_d_head")
-    width = values.count("mamba_d_conv")
-    channels = inner + 2 * values.count("mamba_n_groups") * state
+    width, groups = values.count("mamba_d_conv"), values.count("mamba_n_groups")
+    channels = inner + 2 * groups * state
     row = inner + channels + heads
     vectors = channels * width + 3 * heads
     vectors += inner if values.flag("mamba_rms_norm") else 0
     vectors += channels if values.flag("mamba_conv_bias") else 0
     vectors += row + hidden if values.flag("mamba_proj_bias") else 0
+    kept = _kept(values, "mamba2", inner * state, channels, width, row)
     return StateLayer(
-        _kept(values, "mamba2", inner * state, channels, width, row), hidden * row + inner * hidden, vectors
+        replace(kept, num_groups=groups, group_width=2 * state), hidden * row + inner * hidden, vectors
     )
 
 

@@ -216,7 +216,9 @@ def _drafter(
             "the drafter's checkpoint",
             "Name it: --draft D, or in the JSON.",
         )
-    return _of(name, geometry(open_view(name)))
+    view = open_view(name)
+    anchor = view.config.get("sample_from_anchor", "speculators_model_type" not in view.config)
+    return replace(_of(name, geometry(view)), samples_from_anchor=anchor is not False)
 
 
 def _of(name: str, shape: Geometry) -> Drafter:

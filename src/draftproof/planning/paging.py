@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from draftproof.checkpoints.layers import Compressed, KeyValues, Latent, Layer, Paired
+from draftproof.checkpoints.layers import Compressed, KeyValues, Latent, Layer, attention_of, state_of
 from draftproof.checkpoints.states import RunningState
 
 
@@ -30,16 +30,15 @@ def cached_layers(
     index_bytes: Callable[[int], float] | None = None,
 ) -> tuple[CachedLayer, ...]:
     """On each of `tensor_parallel` devices; layers that keep nothing of their own are left out. Heads and states are
-    divided, at least one head per device; latent and compressed vectors and keys of indexers are not.
+    divided, at least one head and one group per device; latent and compressed vectors and keys of indexers are not.
 
-    state_bytes   of a running state before it is divided
+    state_bytes   of a device's part of a running state
     index_bytes   of an indexer's key by its length, None: as all other elements
     """
     sized = index_bytes or (lambda length: length * element_bytes)
     found = []
     for layer in layers:
-        attention = layer.attention if isinstance(layer, Paired) else layer
-        state = layer.state if isinstance(layer, Paired) else layer
+        attention, state = attention_of(layer), state_of(layer)
         if isinstance(attention, KeyValues):
             heads = -(-attention.num_kv_heads // tensor_parallel)
             size = heads * (attention.key_dim + attention.value_dim) * element_bytes + sized(
@@ -53,8 +52,8 @@ def cached_layers(
             found.append(CachedLayer(math.ceil(attention.key_dim * element_bytes), attention.window))
             size = attention.key_dim * element_bytes + sized(attention.index_dim)
             found.append(CachedLayer(math.ceil(size / attention.rate)))
-        if isinstance(state, RunningState):
-            found.append(CachedLayer(0, None, math.ceil(state_bytes(state) / tensor_parallel)))
+        if state is not None:
+            found.append(CachedLayer(0, None, math.ceil(state_bytes(state.on_each(tensor_parallel)))))
     return tuple(found)
 
 

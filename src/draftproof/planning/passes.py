@@ -6,8 +6,7 @@ one pass. What depends on an engine's kernels is an assumption, labelled as such
 
 from __future__ import annotations
 
-from draftproof.checkpoints.layers import Paired
-from draftproof.checkpoints.states import RunningState
+from draftproof.checkpoints.layers import state_of
 from draftproof.planning.setup import MIB, Certainty, Item, Setup
 
 
@@ -16,10 +15,10 @@ def activation_bytes(setup: Setup) -> int:
     keys and values, what a running state's projections make, or the feed-forward layer's three vectors (of the experts
     that a row visits)."""
     shape = setup.target
-    states = [layer.state if isinstance(layer, Paired) else layer for layer in shape.layers]
+    states = [state for layer in shape.layers if (state := state_of(layer)) is not None]
     attention = max(
         (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim,
-        *(state.row_elements for state in states if isinstance(state, RunningState)),
+        *(state.row_elements for state in states),
         0,
     )
     feed_forward = 3 * (shape.intermediate_size or 0)

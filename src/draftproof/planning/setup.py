@@ -46,7 +46,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafter:
-    """What drafts besides the target: its layers' caches and its weights. Look-up has none of both."""
+    """What drafts besides the target: its layers' caches and its weights. Look-up has none of both.
+
+    samples_from_anchor   a DSpark head's first draft comes from the row of the last token (`sample_from_anchor`), so
+                          that a block of drafts needs no row more
+    """
 
     name: str
     layers: tuple[Layer, ...]
@@ -54,6 +58,7 @@ class Drafter:
     hidden_size: int
     vocab_size: int
     num_parameters: int
+    samples_from_anchor: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -315,7 +315,10 @@ def test_what_a_token_and_a_request_keep(tmp_path: Path) -> None:
     nemotron = of(tmp_path, MODELS["Nemotron-H-8B"].config).layers
     channels = 8192 + 2 * 8 * 128
     row = channels + 8192 + 128
-    assert nemotron[0] == RunningState(128 * 64 * 128, 3 * channels, channels, row, "mamba2", "float32")
+    assert nemotron[0] == RunningState(
+        128 * 64 * 128, 3 * channels, channels, row, "mamba2",
+        ssm_cache_dtype="float32", num_groups=8, group_width=2 * 128,
+    )  # fmt: skip
     kimi = of(tmp_path, MODELS["Kimi-Linear-48B-A3B"].config).layers
     assert isinstance(kimi[0], RunningState)
     assert (kimi[0].state_elements, kimi[0].conv_elements) == (32 * 128 * 128, 3 * 3 * 4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -179,12 +180,69 @@ def test_a_static_fraction_must_leave_room_for_passes(tmp_path: Path) -> None:
 
 def test_without_a_fraction_sglang_reserves_by_its_rule(tmp_path: Path) -> None:
     plan = plan_memory(setup_of(tmp_path, "sglang", max_num_seqs=32, max_num_batched_tokens=2048))
-    assert plan.items[-1].num_bytes == round((512 + 1.5 * 2048 + 128 + 2 * 24) * 2**20), (
-        "24 graphs on a device of 24 GiB"
-    )
+    assert plan.items[-1].num_bytes == (512 + 3072 + 128 + 2 * 32 + 8 * 42) * 2**20, "a running batch of 32"
     assert plan.items[-1].certainty is Certainty.RULE
     large = plan_memory(setup_of(tmp_path, "sglang", wish=Wish(memory=80 * GIB)))
     assert large.items[-1].num_bytes >= 10 * GIB
+
+
+# What `get_batch_defaults` of vLLM 0.33.0 and `handle_gpu_memory_settings` of SGLang 0.5.23 set on a device of so many
+# GiB: requests and rows; rows, captured batches on one device and on four, and how many prefill graphs
+# `generate_prefill_cuda_graph_batch_sizes` captures (counted by running it).
+VLLM_DEFAULTS = [(24, 256, 2048), (69, 256, 2048), (80, 1024, 8192), (141, 1024, 8192), (192, 1024, 16384)]
+SGLANG_DEFAULTS = [
+    (16, 2048, 8, 8, 42), (24, 4096, 48, 160, 50), (32, 4096, 48, 160, 50), (40, 4096, 32, 160, 50),
+    (80, 8192, 256, 512, 58), (141, 8192, 256, 512, 58), (192, 16384, 512, 512, 74),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("gib", "requests", "rows"), VLLM_DEFAULTS)
+def test_vllm_takes_requests_and_rows_by_the_devices_memory(
+    gib: int, requests: int, rows: int, tmp_path: Path
+) -> None:
+    setup = setup_of(tmp_path, wish=Wish(memory=gib * GIB))
+    assert (setup.max_num_seqs, setup.max_batched_tokens) == (requests, rows)
+    assert any("A100" in text for text in setup.rules.unknowns), "its name decides, not its memory"
+
+
+@pytest.mark.parametrize(("gib", "rows", "few", "many", "graphs"), SGLANG_DEFAULTS)
+def test_sglang_takes_rows_and_graphs_by_the_devices_memory(
+    gib: int, rows: int, few: int, many: int, graphs: int, tmp_path: Path
+) -> None:
+    for devices, batch in ((1, few), (4, many)):
+        setup = setup_of(tmp_path, "sglang", wish=Wish(memory=gib * GIB), tensor_parallel=devices)
+        assert setup.max_batched_tokens == rows
+        mib = 512 + 1.5 * rows + 128 * devices + 2 * batch + 8 * graphs
+        assert plan_memory(setup).items[-1].num_bytes == max(mib, 10240 if gib > 60 else 0) * 2**20
+
+
+def test_prefill_graphs_of_latent_attention_are_reserved_as_one_sum(tmp_path: Path) -> None:
+    latent = {
+        "model_type": "deepseek_v3", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 64, "q_lora_rank": 128,
+        "intermediate_size": 512, "vocab_size": 1000, "moe_intermediate_size": 64, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    plan = plan_memory(setup_of(tmp_path, "sglang", target=latent))
+    assert plan.items[-1].num_bytes == (512 + 6144 + 128 + 2 * 48 + 1536) * 2**20
+
+
+@pytest.mark.parametrize(
+    ("config", "reserved"),
+    [
+        ({}, 5),
+        ({"sample_from_anchor": True}, 5),
+        ({"sample_from_anchor": False}, 6),
+        ({"speculators_model_type": "dspark"}, 6),
+        ({"speculators_model_type": "dspark", "sample_from_anchor": True}, 5),
+    ],
+)
+def test_a_dspark_block_reserves_a_row_more_where_it_does_not_begin_with_a_draft(
+    config: dict[str, Any], reserved: int, tmp_path: Path
+) -> None:
+    """`VllmConfig.num_lookahead_tokens`, and what vLLM makes of the format of `speculators` (`update_dspark`)."""
+    setup = setup_of(tmp_path, speculation=Speculation(method="dspark", depth=5), drafter=DRAFT | config)
+    assert plan_memory(setup).lookahead == reserved
 
 
 def test_trtllm_gives_the_cache_a_share_of_what_is_free(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from draftproof.checkpoints.states import RunningState
+from draftproof.checkpoints.states import RunningState, dtype_bytes
 from draftproof.planning.paging import CachedLayer, cached_layers
 from draftproof.planning.setup import Setup
 
@@ -22,11 +22,13 @@ def quantised_index_bytes(length: int) -> int:
 
 
 def plain_state_bytes(setup: Setup) -> StateBytes:
-    """The state proper in the type that the configuration names, else like activations, as the convolution's inputs."""
+    """The state proper in the type that the configuration names by either key, else like activations, as the
+    convolution's inputs."""
 
     def size(state: RunningState) -> float:
         width = setup.activation_bytes
-        return state.state_elements * (state.dtype_bytes or width) + state.conv_elements * width
+        own = dtype_bytes(state.ssm_cache_dtype) or dtype_bytes(state.ssm_dtype) or width
+        return state.state_elements * own + state.conv_elements * width
 
     return size
 

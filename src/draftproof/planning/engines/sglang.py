@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from draftproof.checkpoints.layers import Compressed, Paired
-from draftproof.checkpoints.states import RunningState
+from draftproof.checkpoints.layers import Compressed, Latent, Paired, attention_of
+from draftproof.checkpoints.states import RunningState, dtype_bytes
 from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
@@ -24,9 +24,13 @@ from draftproof.planning.setup import GIB, MIB, Certainty, EngineMemory, Item, S
 
 _SCALED = ("eagle", "eagle3", "mtp", "draft_model")
 """Methods whose drafter is taken to have layers as large as the target's."""
-_OVERLAP = 2
-_SPLIT = frozenset({"llama4_text", "gpt_oss", "mimo_v2_flash", "step3p5", "gemma4_text"})
-"""Model types whose windows have a pool of their own (`is_hybrid_swa_model`); others keep every token."""
+_DOUBLE = 2
+"""A decode reserves twice what it may need (`get_alloc_reserve_per_decode`), with the overlap schedule or without."""
+_SPLIT = frozenset({
+    "llama4_text", "gpt_oss", "mimo_v2_flash", "step3p5", "gemma4_text", "granite_swa", "granitemoe_swa",
+})  # fmt: skip
+"""Model types whose windows have a pool of their own (`is_hybrid_swa_model`); others keep every token unless their
+configuration has `is_hybrid_swa`."""
 _WINDOW_RATIO = 0.8
 _EVICTION_STEP = 128
 """--swa-full-tokens-ratio, and SGLANG_SWA_EVICTION_INTERVAL in tokens, where nobody sets them."""
@@ -36,50 +40,76 @@ _STATE_SLOTS = 3
 _TRACKING_SLOTS = 2
 _TRACKED = frozenset({
     "kimi_linear", "kimi_k3", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1", "granitemoehybrid",
-    "nemotron_h",
+    "nemotron_h", "bailing_hybrid",
 })  # fmt: skip
 """State slots per request with the prefix cache, and how many more models have that keep them in an extra buffer
 (`_calculate_mamba_ratio`, --mamba-radix-cache-strategy auto)."""
+_READS_DTYPE = frozenset({"nemotron_h", "falcon_h1", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Model types whose `mamba_ssm_dtype` is read; other states are float32."""
 _LARGE_DEVICE = 60 * GIB
+_BY_MEMORY: tuple[tuple[int, int, int, int], ...] = (
+    (160 * GIB, 16384, 512, 512), (60 * GIB, 8192, 256, 512), (35 * GIB, 4096, 32, 160), (20 * GIB, 4096, 48, 160),
+    (0, 2048, 8, 8),
+)  # fmt: skip
+"""From so many bytes on: --chunked-prefill-size, and --cuda-graph-max-bs-decode on up to 3 devices and on more
+(`handle_gpu_memory_settings`)."""
+_PREFILL_GRAPHS: tuple[int, ...] = (
+    *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64), *range(1280, 4097, 256),
+)  # fmt: skip
+_PREFILL_STEP = 512
+"""Tokens of captured prefill graphs to 4096, and the step from there (`generate_prefill_cuda_graph_batch_sizes`)."""
+_GRAPH_MIB = 8
+_LATENT_GRAPHS_MIB = 1536
+"""Of each prefill graph; of all where attention is latent (`reserve_for_graph_mb`)."""
 
 
 def _chunk(memory: int) -> int:
-    """--chunked-prefill-size by the device's memory."""
-    return next((tokens for limit, tokens in ((35 * GIB, 2048), (60 * GIB, 4096)) if memory < limit), 8192)
+    return next(tokens for least, tokens, _, _ in _BY_MEMORY if memory >= least)
 
 
 def _graph_batch(setup: Setup) -> int:
-    """--cuda-graph-max-bs-decode by the device's memory."""
-    if setup.memory < 20 * GIB:
-        return 8
-    if setup.memory < 35 * GIB:
-        return 24 if setup.tensor_parallel < 4 else 80
-    return 256
+    _, _, few, many = next(row for row in _BY_MEMORY if setup.memory >= row[0])
+    return few if setup.tensor_parallel < 4 else many
+
+
+def _prefill_graphs_mib(setup: Setup) -> int:
+    if any(isinstance(layer, Latent) for layer in setup.target.layers):
+        return _LATENT_GRAPHS_MIB
+    beyond = len(range(_PREFILL_GRAPHS[-1] + _PREFILL_STEP, setup.max_batched_tokens + 1, _PREFILL_STEP))
+    return _GRAPH_MIB * (sum(size <= setup.max_batched_tokens for size in _PREFILL_GRAPHS) + beyond)
 
 
 def _lookahead(setup: Setup) -> int:
-    """Per request and decode: steps × branches or all verified tokens, whichever is more, twice for overlap."""
+    """Per request and decode: steps × branches or all verified tokens, whichever is more, twice."""
     if setup.levels == 0:
         return 0
     verified = 1 + setup.draft_tokens
     if setup.page_tokens > 1 and setup.branching > 1:
         page = setup.page_tokens
         per_branch = -(-((page - 1) + setup.levels) // page) * page
-        return _OVERLAP * max(per_branch * setup.branching, verified)
-    return _OVERLAP * max(setup.levels * setup.branching, verified)
+        return _DOUBLE * max(per_branch * setup.branching, verified)
+    return _DOUBLE * max(setup.levels * setup.branching, verified)
 
 
 def _scaled_share(setup: Setup) -> float:
-    """What a drafter adds to a token's cell by SGLang's count."""
+    """What a drafter adds to a token's cell by SGLang's count (`DefaultPoolConfigurator`): its layers, as large as the
+    target's layers that hold keys and values."""
     if setup.drafter is None or setup.method not in _SCALED:
         return 0.0
-    return len(setup.drafter.layers) / len(setup.target.layers)
+    holding = sum(attention_of(layer) is not None for layer in setup.target.layers)
+    return len(setup.drafter.layers) / holding if holding else 0.0
 
 
 def _state_bytes(setup: Setup) -> StateBytes:
-    """`mamba2_state_dtype`: the state proper in float32 unless the configuration says otherwise, inputs of convolutions
-    in bfloat16."""
-    return lambda state: state.state_elements * (state.dtype_bytes or 4) + state.conv_elements * 2
+    """`mamba2_state_dtype`: the state proper in float32 unless a configuration that is read says otherwise, inputs of
+    convolutions in bfloat16."""
+    is_read = setup.target.model_type in _READS_DTYPE
+
+    def size(state: RunningState) -> float:
+        told = state.ssm_dtype if is_read else None
+        return state.state_elements * (dtype_bytes(told) or 4) + state.conv_elements * 2
+
+    return size
 
 
 def _target_layers(setup: Setup) -> tuple[CachedLayer, ...]:
@@ -135,7 +165,7 @@ def _reserve(setup: Setup) -> Item:
     """What the automatic fraction leaves for passes."""
     graph_batch = setup.graph_max_batch or min(setup.max_num_seqs, _graph_batch(setup))
     mib = 512 + 1.5 * max(setup.max_batched_tokens, 2048) + setup.tensor_parallel / 8 * 1024 + 2 * graph_batch
-    size = round(mib * MIB)
+    size = round((mib + _prefill_graphs_mib(setup)) * MIB)
     if setup.memory > _LARGE_DEVICE:
         size = max(size, 10 * GIB)
     return Item(
@@ -178,7 +208,8 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
             )
         else:
             found.append(
-                "layers with windows keep every token: SGLang splits its pool for other model types only"
+                "layers with windows keep every token: SGLang splits its pool for other model types only, and where "
+                "the configuration has is_hybrid_swa"
             )
     if any(isinstance(layer, RunningState | Paired) for layer in layers):
         found.append(
@@ -200,7 +231,7 @@ rules = EngineMemory(
     title="SGLang",
     read_version="0.5.23",
     page_tokens=1,
-    max_num_seqs=lambda memory: 256,
+    max_num_seqs=lambda memory: 512,
     max_num_seqs_speculative=48,
     max_batched_tokens=_chunk,
     fraction=None,
@@ -221,7 +252,8 @@ rules = EngineMemory(
     },
     unknowns=(
         "graphs: captured sizes follow --cuda-graph-max-bs-decode; bytes per size are not known",
-        "the default of --max-running-requests without speculation depends on the device; 256 is taken",
+        "without speculation --max-running-requests is 2048 to 4096, by what the cache holds; buffers are planned for "
+        "512, the most that is captured",
     ),
     warnings=_warnings,
 )

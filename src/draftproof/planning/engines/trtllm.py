@@ -1,6 +1,7 @@
 """TensorRT-LLM (PyTorch backend): a share of what is free after loading is the cache, drafters have their own.
 
-Read from the documentation of 1.2 and single source files of mid-2026. Less is known than of other engines, and said.
+Read from single source files of its main branch of mid-2026, which became 1.3, and documentation. Less is known than of
+other engines, and said.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
 rules = EngineMemory(
     name="trtllm",
     title="TensorRT-LLM",
-    read_version="1.2",
+    read_version="1.3.0",
     page_tokens=32,
     max_num_seqs=lambda memory: 256,
     max_batched_tokens=lambda memory: 8192,

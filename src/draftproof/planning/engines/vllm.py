@@ -6,12 +6,13 @@ start. Layers with windows get block tables of their own; all tables draw blocks
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from draftproof.checkpoints.layers import Compressed, Latent, Paired
-from draftproof.checkpoints.states import RunningState
+from draftproof.checkpoints.layers import Compressed, Latent, state_of
+from draftproof.checkpoints.states import RunningState, dtype_bytes
 from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
@@ -25,30 +26,69 @@ from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
 
 _CHUNK_BYTES = GIB
 """The rejection sampler of the second model runner works in float32 chunks of at most this."""
-_LARGE_DEVICE = 70 * GIB
+_BY_MEMORY = ((160 * GIB, 1024, 16384), (70 * GIB, 1024, 8192), (0, 256, 2048))
+"""From so many bytes on: --max-num-seqs and --max-num-batched-tokens of a server (`get_batch_defaults`)."""
 _FEW_MORE = 1.5
 """Below this ratio of their numbers of layers, smaller groups are padded to the larger instead of splitting it."""
 
 
 def _lookahead(setup: Setup) -> int:
+    """`num_lookahead_tokens`: a query more where a block begins with a token that is known (DFlash's always does)."""
     if setup.method in ("none", "ngram", "suffix"):
         return 0
-    return setup.levels + 1 if setup.method in ("dflash", "dspark") else setup.levels
+    fills_in = setup.method == "dflash" or (
+        setup.method == "dspark" and setup.drafter is not None and not setup.drafter.samples_from_anchor
+    )
+    return setup.levels + 1 if fills_in else setup.levels
 
 
 _TOKENS_OF_KERNELS = 16
 _TOKENS_OF_LATENT_KERNELS = 128
 """Blocks of hybrid models are multiples of what attention kernels take at least."""
+_TOKENS_OF_FLASHINFER = 64
+_OWN_KERNEL = frozenset({"olmo_hybrid"})
+"""Of models with a gated delta net those that do not take FlashInfer's kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """States that a prefill leaves on its way, for the prefix cache: blocks of a request, and the tokens whose
+    multiples blocks have to be."""
+
+    blocks: int = 0
+    grain: int = 1
+
+
+def checkpoints(setup: Setup) -> Checkpoints:
+    """By what computes the prefill (`get_kv_cache_spec`, `get_prefill_checkpoint_alignment`): Mamba-2's kernel, since
+    0.33 FlashInfer's for gated delta nets, FlashKDA where the gate has a bound (not Ling's)."""
+    states, model = _states(setup), setup.target.model_type
+    if states and all(state.kind == "mamba2" for state in states):
+        return Checkpoints(blocks=1)
+    if states and all(state.kind == "delta_net" for state in states) and model not in _OWN_KERNEL:
+        return Checkpoints(1, _TOKENS_OF_FLASHINFER)
+    if states and all(state.kind == "kda" and state.has_bounded_gate for state in states):
+        return Checkpoints(blocks=1)
+    return Checkpoints()
+
+
+def _states(setup: Setup) -> list[RunningState]:
+    return [state for layer in setup.target.layers if (state := state_of(layer)) is not None]
 
 
 def _state_bytes(setup: Setup) -> StateBytes:
-    """A convolution keeps an input more per draft token (not Mamba's first kind); KDA's state is float32, others' as
-    the configuration says or like activations."""
+    """A convolution keeps an input more per draft token (not Mamba's first kind). The state proper is float32 for KDA,
+    for Nemotron-H and Qwen3.5 as their configurations say, else like activations."""
+    model, width = setup.target.model_type, setup.activation_bytes
 
     def size(state: RunningState) -> float:
-        width = setup.activation_bytes
         inputs = state.conv_elements + (0 if state.kind == "mamba" else state.conv_width * setup.levels)
-        own = state.dtype_bytes or (4 if state.kind == "kda" else width)
+        told = None
+        if model == "nemotron_h":
+            told = state.ssm_cache_dtype or "float32"
+        elif model in ("qwen3_5_text", "qwen3_5_moe_text"):
+            told = state.ssm_dtype
+        own = dtype_bytes(told) or (4 if state.kind == "kda" else width)
         return state.state_elements * own + inputs * width
 
     return size
@@ -75,21 +115,25 @@ def _hybrid_pool(
     setup: Setup, target: Sequence[CachedLayer], caching: list[CachedLayer], states: list[int]
 ) -> Pool:
     """Running states lie in blocks of the same size as all others: the attention block grows until it holds a state
-    (`_align_hybrid_block_size`), and states are padded to it. A request has one block of each group of states, one more
-    where prefixes are cached (the default, except without attention), and one per draft token."""
+    (`_align_hybrid_block_size`), and states are padded to it. A request has one block of each group of states and one
+    per draft token; where prefixes are cached (the default, except without attention) one more, and one of what a
+    prefill leaves (`MambaSpec.max_memory_usage_bytes`)."""
     if not caching:
         whole = sum(states)
         return Pool((Group(1, whole, fixed=1 + setup.levels),), 0, max(1, whole), _in_flight(setup))
     of_token = next((layer.token_bytes for layer in target if layer.token_bytes), caching[0].token_bytes)
-    block = hybrid_block_tokens(setup, of_token, max(states))
-    mixed, unit = _mixed_groups(caching, block, num_states=len(states), state_blocks=2 + setup.levels)
+    left = checkpoints(setup)
+    block = hybrid_block_tokens(setup, of_token, max(states), left.grain)
+    blocks = 2 + setup.levels + left.blocks
+    mixed, unit = _mixed_groups(caching, block, num_states=len(states), state_blocks=blocks)
     return Pool(mixed, 0, unit, _in_flight(setup))
 
 
-def hybrid_block_tokens(setup: Setup, token_bytes: int, state_bytes: int) -> int:
+def hybrid_block_tokens(setup: Setup, token_bytes: int, state_bytes: int, multiple_of: int = 1) -> int:
     """Tokens of an attention block that holds one running state."""
     is_latent = any(isinstance(layer, Latent) for layer in setup.target.layers)
-    grain = max(_TOKENS_OF_LATENT_KERNELS if is_latent else _TOKENS_OF_KERNELS, setup.page_tokens)
+    kernel = max(_TOKENS_OF_LATENT_KERNELS if is_latent else _TOKENS_OF_KERNELS, setup.page_tokens)
+    grain = math.lcm(kernel, multiple_of)
     return max(setup.page_tokens, grain * -(-state_bytes // (grain * token_bytes)))
 
 
@@ -150,11 +194,23 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
     found = [*uneven_heads(setup)]
     if setup.draft_tensor_parallel not in (1, setup.tensor_parallel):
         found.append("draft_tensor_parallel_size may only be 1 or the target's")
-    if any(isinstance(layer, RunningState | Paired) for layer in setup.target.layers):
+    if states := _states(setup):
+        left = checkpoints(setup)
         found.append(
             "layers with a running state: attention kernels that take more than 16 tokens per block (latent attention: "
-            "128) enlarge blocks further; --no-enable-prefix-caching saves one state per request"
+            f"128) enlarge blocks further; --no-enable-prefix-caching saves {1 + left.blocks} states per request"
         )
+        if left.grain > 1:
+            found.append(
+                f"blocks are multiples of {left.grain} tokens, and a request has a state more, as with FlashInfer's "
+                "prefill: the default since 0.33 on Hopper, and on Blackwell with CUDA 13 and key heads of 128. On "
+                "other devices, in 0.32, and with --gdn-prefill-backend triton neither holds"
+            )
+        elif left.blocks and states[0].kind == "kda":
+            found.append(
+                "a request has a state more, as with FlashKDA: the default on Hopper and Blackwell in bfloat16 with "
+                "heads of 128; not with --kda-prefill-backend triton"
+            )
     if any(isinstance(layer, Compressed) for layer in setup.target.layers):
         found.append(
             "compressed attention is counted as vectors of the cache's type: vLLM's packed formats, alignment and its "
@@ -168,8 +224,8 @@ rules = EngineMemory(
     title="vLLM",
     read_version="0.33.0",
     page_tokens=16,
-    max_num_seqs=lambda memory: 1024 if memory >= _LARGE_DEVICE else 256,
-    max_batched_tokens=lambda memory: 8192 if memory >= _LARGE_DEVICE else 2048,
+    max_num_seqs=lambda memory: next(seqs for least, seqs, _ in _BY_MEMORY if memory >= least),
+    max_batched_tokens=lambda memory: next(tokens for least, _, tokens in _BY_MEMORY if memory >= least),
     fraction=0.92,
     fraction_covers="all",
     lookahead=_lookahead,
@@ -189,7 +245,8 @@ rules = EngineMemory(
     unknowns=(
         "graphs: vLLM profiles them at start and takes what it finds from the cache",
         "activations: vLLM measures its own peak with a pass of the largest size",
-        "--max-num-seqs and --max-num-batched-tokens default to those of serving over HTTP, by the device's memory",
+        "--max-num-seqs and --max-num-batched-tokens default to those of serving over HTTP, by the device's memory; an "
+        "A100 and, since 0.33, a GB10 (DGX Spark) have 256 and 2048 whatever theirs",
     ),
     warnings=_warnings,
 )
