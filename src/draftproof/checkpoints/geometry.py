@@ -14,6 +14,7 @@ from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES
 from draftproof.checkpoints.hybrids import GGUF_TELLS, HYBRIDS
 from draftproof.checkpoints.layers import (
     KeyValues,
+    Latent,
     Layer,
     attention_of,
     prediction_layers,
