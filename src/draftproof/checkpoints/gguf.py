@@ -191,7 +191,7 @@ def _read_header(
     if size < 24:
         raise broken(label, f"{size} bytes", "a GGUF file")
     # Most headers are that short (here a copy costs less than to begin again); then four times as much, up to all.
-    data, wanted = b"", max_bytes >> (2 if is_here else 5)
+    data, wanted = b"", max_bytes >> (3 if is_here else 5)
     while len(data) < max_bytes:
         data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
         try:
