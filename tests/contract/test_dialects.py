@@ -216,6 +216,7 @@ AROUND: dict[str, Callable[[str], str]] = {
     "JSON list": lambda text: json.dumps(words_of(text)),
     "YAML list": lambda text: yaml.safe_dump(words_of(text)),
     "container": lambda text: yaml.safe_dump({"command": words_of(text)[:1], "args": words_of(text)[1:]}),
+    "string of a service": lambda text: f"command: {json.dumps(text)}",
     "Dockerfile": lambda text: f"CMD {json.dumps(words_of(text))}",
     "sh in a list": lambda text: json.dumps(["sh", "-c", text]),
 }
@@ -241,7 +242,8 @@ def test_what_stands_around_a_command_changes_nothing(name: str, around: str) ->
         return replace(deployment, extras=own)
 
     assert kept(again.deployment) == kept(plain.deployment)
-    assert [remark.effect for remark in again.remarks] == [remark.effect for remark in plain.remarks]
+    effects = [remark.effect for remark in again.remarks if remark.setting != "unit"]
+    assert effects == [remark.effect for remark in plain.remarks]
     env = again.deployment.extras.get(f"{golden.engine}.env", {})
     assert isinstance(env, Mapping)
     assert ("A" in env) == (around in ("env", "unit"))
@@ -256,10 +258,10 @@ SPOILT: dict[str, tuple[Callable[[str], str], str]] = {
     "fence": (lambda text: f"```bash\n{text}\n```", "fence"),
     "comment": (lambda text: "# " + text.replace(" ", " \\\n", 1), "comment"),
     "nothing": (lambda text: f"# {' '.join(text.split())}", "nothing"),
-    "variable": (lambda text: f"{text.strip()} --x $Y", "variable"),
+    "substitution": (lambda text: f"{text.strip()} --x $(cat y", "not closed"),
     "pipe": (lambda text: f"{text.strip()} | tee log", "|"),
     "two": (lambda text: f"{text.strip()}\n{text}", "a second line"),
-    "string of a container": (lambda text: f"command: {json.dumps(text)}", "--"),
+    "string in Kubernetes": (lambda text: f"command: {json.dumps(text)}\nargs: []", "--"),
     "unit without a command": (lambda text: "[Service]\nRestart=always\n# trtllm-serve", "ExecStart"),
 }
 
@@ -279,6 +281,48 @@ def test_what_no_shell_would_start_is_refused_where_it_is_spoilt(name: str, spoi
     line, column = map(int, place.groups())
     assert column <= len(lines[line - 1]) + 1
     assert reason in caught.value.found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_variable_that_nothing_reads_is_kept_and_told(name: str) -> None:
+    golden = GOLDEN[name]
+    found = dialect(golden.engine)
+    plain = found.parse(golden.text, read=reader(golden.files))
+    text = f"""A=$B {golden.text.strip()} --port "$PORT" $MORE "$@" """
+    if golden.engine == "fireworks":
+        text = text.replace("--port", "--region")
+    again = found.parse(text, read=reader(golden.files))
+    assert again.deployment.speculation == plain.deployment.speculation
+    assert again.deployment.target == plain.deployment.target
+    assert "$PORT" in again.deployment.rest
+    told = [remark for remark in again.remarks if remark.found in ("$B", "$PORT", "$MORE", "$@")]
+    assert [remark.effect for remark in told] == ["unknown", "unknown", "unread", "unread"]
+    for remark in told:
+        assert remark.position is not None
+        assert text[remark.position :].lstrip('"').removeprefix("A=").startswith(remark.found)
+
+
+READ = {
+    "vllm": "vllm serve m --max-num-seqs {}",
+    "sglang": "sglang serve --model-path m --speculative-algorithm {}",
+    "llamacpp": "llama-server -m {}",
+    "trtllm": "trtllm-serve {}",
+    "fireworks": "firectl deployment create {}",
+    "draftproof": "draftproof serve m --speculative-config {}",
+}
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("value", ["$X", '"$X"', "${X:-4}", "$(cat x)", "`cat x`", "a$X"])
+def test_a_variable_in_what_is_read_is_refused_where_it_stands(name: str, value: str) -> None:
+    text = READ[name].format(value)
+    with pytest.raises(DraftproofError) as caught:
+        dialect(name).parse(text)
+    at = re.search("[$`]", text)
+    assert at is not None
+    assert caught.value.code == "DP111"
+    assert caught.value.field.endswith(f"line 1, column {at.start() + 1}")
+    assert "variable" in caught.value.found
 
 
 def answered(name: str, text: str, files: dict[str, str] | None = None) -> None:

@@ -1,26 +1,20 @@
-"""Which engine, and which version of it, `draftproof check` is asked about. Called by `check_input` and `check`.
+"""Which engine, and which version of it, a command is asked about. Called by `check_input` and `plan_input`.
 
 Said by --engine, else by the image or the program of the command, a running endpoint, or a package that is installed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from draftproof.cli.options import file_of, read_text
+from draftproof.configs.engines.told import told_by
+from draftproof.configs.reading.images import read_image
 from draftproof.configs.rules.versions import READ, parse_version
 from draftproof.core.errors import DraftproofError
-
-_PROGRAMS = {"trtllm-serve": "trtllm", "llama-server": "llamacpp", "draftproof": "draftproof", "vllm": "vllm"}
-_IMAGES = {
-    "vllm-openai": "vllm", "vllm-openai-cpu": "vllm", "vllm-openai-rocm": "vllm", "vllm-openai-xpu": "vllm",
-    "sglang": "sglang", "tensorrt-llm": "trtllm", "release": "trtllm", "llama.cpp": "llamacpp",
-}  # fmt: skip
-"""Last part of an image's name → engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +33,8 @@ def read_engine(text: str | None) -> Named:
     name, separator, version = text.partition("==")
     where = "--engine"
     if not separator and "/" in text:
-        image, _, tag = text.partition("@")[0].rpartition(":")
-        name = _IMAGES.get(image.rpartition("/")[2], image.rpartition("/")[2])
-        found = re.search(r"v?\d+(?:\.\d+)+(?:\.?(?:rc|post|a|b|dev)\d+)*|b\d{4,}", tag)
-        version, where = (found[0].removeprefix("v") if found else ""), "image tag"
+        image = read_image(text)
+        name, version, where = image.engine or text, image.version or "", _IMAGE_TAG
     if name not in READ and name not in ("draftproof", "fireworks"):
         known = ", ".join(("draftproof", *READ, "fireworks"))
         raise DraftproofError(
@@ -53,37 +45,18 @@ def read_engine(text: str | None) -> Named:
     return Named(engine=name, version=version or None, where=where if version else None)
 
 
-_STARTERS = ("docker", "podman", "nerdctl")
+_IMAGE_TAG = "image tag"
 
 
-def with_image(named: Named, command: str) -> Named:
-    """What the image of a container's command says, where nothing else was said."""
-    words = command_text(command).split()
-    if not any(Path(word).name in _STARTERS for word in words[:3]):
-        return named
-    for word in words:
-        image, colon, tag = word.partition("@")[0].rpartition(":")
-        last = (image if colon and "/" not in tag else word).rpartition("/")[2]
-        if "/" not in word or word.startswith(("/", ".", "~", "-")) or last not in _IMAGES:
-            continue
-        told = read_engine(word)
-        if named.engine is None or (named.version is None and named.engine == told.engine):
-            return told
-    return named
+def with_told(named: Named, command: str | None) -> tuple[Named, str]:
+    """What a command says of its engine and version, where nothing else was said; and what told the engine.
 
-
-def engine_of(target: str | None, named: Named, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The engine, and what it was told by."""
-    if named.engine is not None:
-        return named.engine, "--engine"
-    text = options["command_line"]
-    if text is not None:
-        words = [Path(word).name for word in text.split() if "=" not in word.partition("/")[0]][:8]
-        for word in words:
-            if word in _PROGRAMS:
-                return _PROGRAMS[word], "the command"
-        if "sglang" in text:
-            return "sglang", "the command"
+    Raises DP001 where nothing does."""
+    if command is None:
+        return named, "--engine"
+    told = told_by(command_text(command), named.engine)
+    engine = named.engine or told.engine
+    if engine is None:
         raise DraftproofError(
             "DP001",
             "--engine",
@@ -91,6 +64,17 @@ def engine_of(target: str | None, named: Named, options: Mapping[str, Any]) -> t
             "--engine ENGINE",
             "Name the engine.",
         )
+    by = "--engine" if named.engine is not None else "the command"
+    if named.version is None and told.version is not None and told.engine == engine:
+        parse_version(engine, told.version)
+        return Named(engine=engine, version=told.version, where=_IMAGE_TAG), by
+    return replace(named, engine=engine), by
+
+
+def engine_of(target: str | None, named: Named, by: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """The engine, and what it was told by."""
+    if named.engine is not None:
+        return named.engine, by
     if options["config"] is not None:
         return "trtllm", "a YAML file, as TensorRT-LLM takes it"
     is_local = target is not None and Path(target).expanduser().exists()

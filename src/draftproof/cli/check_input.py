@@ -19,7 +19,7 @@ from draftproof.cli.check_engine import (
     engine_of,
     installed,
     read_engine,
-    with_image,
+    with_told,
 )
 from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
@@ -68,8 +68,6 @@ class Asked:
 def read(target: str | None, options: Mapping[str, Any]) -> Asked:
     """Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
     named = read_engine(options["engine"])
-    if options["command_line"] is not None:
-        named = with_image(named, options["command_line"])
     if options["url"] is not None:
         named = ask_endpoint(options["url"], named)
     given = [key for key in ("speculative", "command_line", "config") if options[key] is not None]
@@ -83,7 +81,8 @@ def read(target: str | None, options: Mapping[str, Any]) -> Asked:
             "one of them",
             "Give the configuration in one way.",
         )
-    engine, engine_from = engine_of(target, named, options)
+    named, engine_from = with_told(named, options["command_line"])
+    engine, engine_from = engine_of(target, named, engine_from, options)
     if named.version is None:
         named = replace(named, **installed(engine))
     parsed = _parse(engine, named.version, options)

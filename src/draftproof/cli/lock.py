@@ -46,7 +46,7 @@ DEFAULT_FILE = "draftproof.lock.json"
 @click.option(
     "--engine",
     metavar="ENGINE[==VERSION]",
-    help="Default: the first word of --command, and what is installed.",
+    help="Default: what --command says by its program or image, and what is installed.",
 )
 @click.option(
     "--verdict",
@@ -101,6 +101,7 @@ def _deployment(
     text: str | None, speculative_config: str | None, engine: str | None
 ) -> tuple[Deployment, str, str | None]:
     """What is deployed, the text that says it, and the version that --engine names."""
+    from draftproof.configs.engines.told import told_by
     from draftproof.configs.registry import DIALECTS, dialect
 
     if (text is None) == (speculative_config is None):
@@ -117,7 +118,15 @@ def _deployment(
     )
     name, _, version = (engine or "").partition("==")
     if not name:
-        name = "draftproof" if text is None else _engine_of(given, tuple(DIALECTS))
+        name = "draftproof" if text is None else told_by(given).engine or ""
+    if not name:
+        raise DraftproofError(
+            "DP110",
+            "--engine",
+            "a text that does not say its engine",
+            ", ".join(DIALECTS),
+            "Name it: --engine vllm==0.33.0",
+        )
     parsed = dialect(name).parse(given, version or None, files_beside(file_of(text or "")))
     return parsed.deployment, given, version or None
 
@@ -125,34 +134,6 @@ def _deployment(
 def _read(text: str, option: str) -> str:
     file = file_of(text)
     return text if file is None else read_text(file, option)
-
-
-_PROGRAMS = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "trtllm-serve": "trtllm",
-    "llama-server": "llamacpp",
-    "llama-cli": "llamacpp",
-    "draftproof": "draftproof",
-    "firectl": "fireworks",
-}
-
-
-def _engine_of(text: str, engines: tuple[str, ...]) -> str:
-    """By the program that the command starts. Raises DP110."""
-    for word in text.split()[:8]:
-        name = _PROGRAMS.get(word.rpartition("/")[2])
-        if name is None and word.startswith("sglang."):
-            name = "sglang"
-        if name in engines:
-            return name
-    raise DraftproofError(
-        "DP110",
-        "--engine",
-        "a text that does not say its engine",
-        ", ".join(engines),
-        "Name it: --engine vllm==0.33.0",
-    )
 
 
 def _subject(

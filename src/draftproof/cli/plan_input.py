@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.view import CheckpointView, open_view
-from draftproof.cli.options import files_beside, read_text
+from draftproof.cli.check_engine import command_text
+from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
+from draftproof.configs.engines.told import told_by
 from draftproof.configs.identity import is_hub_file
-from draftproof.configs.registry import DIALECTS, dialect
+from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.planning.assemble import Wish, assemble
@@ -127,21 +129,10 @@ def _with_model(text: str, drafter: str | None) -> str:
 
 
 def _from_command(text: str, engine: str, version: str | None) -> Deployment:
-    words = text.split(None, 1)
-    program = Path(words[0]).name if words else ""
-    by_program = {
-        "vllm": "vllm",
-        "trtllm-serve": "trtllm",
-        "llama-server": "llamacpp",
-        "draftproof": "draftproof",
-    }
-    name = by_program.get(program, "sglang" if "sglang" in text else engine)
-    if name not in DIALECTS:
-        raise DraftproofError(
-            "DP110",
-            "--command",
-            program,
-            f"a command line of {', '.join(DIALECTS) or 'an engine'}",
-            "Use the options.",
-        )
-    return dialect(name).parse(text, version, files_beside(None)).deployment
+    """`engine`: where the text does not tell it."""
+    given = command_text(text)
+    told = told_by(given)
+    name = told.engine or engine
+    if version is None and told.version is not None:
+        version = told.version
+    return dialect(name).parse(given, version, files_beside(file_of(text))).deployment

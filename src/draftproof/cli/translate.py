@@ -34,7 +34,7 @@ _MAX_BYTES = 1 << 20
     epilog=output.examples(*EXAMPLES),
 )
 @click.option(
-    "--from", "source", required=True, metavar="ENGINE", help="The engine that TEXT is written for."
+    "--from", "source", metavar="ENGINE", help="The engine that TEXT is written for. Default: what TEXT says."
 )
 @click.option("--to", "target", required=True, metavar="ENGINE", help="The engine to write for.")
 @click.option("--from-version", metavar="X", help="Default: the version whose rules were read.")
@@ -43,7 +43,7 @@ _MAX_BYTES = 1 << 20
 @click.argument("text", required=False)
 @json_option
 def command(
-    source: str,
+    source: str | None,
     target: str,
     from_version: str | None,
     to_version: str | None,
@@ -59,8 +59,9 @@ def command(
     """
     from draftproof.configs.registry import dialect
 
-    reading, writing = dialect(source), dialect(target)
+    writing = dialect(target)
     given, source_file = _text(text, file)
+    reading = dialect(source or _told(given))
     parsed = reading.parse(given, from_version, read=files_beside(source_file))
     rendered = writing.render(parsed.deployment, to_version)
     told = _Told(reading, from_version, writing, to_version, parsed, rendered)
@@ -94,6 +95,18 @@ def _text(text: str | None, file: Path | None) -> tuple[str, Path | None]:
             "DP002", "standard input", "more than 1 MiB", "one configuration", "Give the configuration alone."
         )
     return decode(data, "standard input", "standard input"), None
+
+
+def _told(text: str) -> str:
+    """The engine whose program or image the text names. Raises DP001."""
+    from draftproof.configs.engines.told import told_by
+
+    found = told_by(text).engine
+    if found is None:
+        raise DraftproofError(
+            "DP001", "--from", "a text that does not say its engine", "--from ENGINE", "Name it."
+        )
+    return found
 
 
 def _two_sources() -> DraftproofError:
@@ -136,7 +149,7 @@ class _Told:
         return {
             "from": {
                 "engine": self.reading.engine,
-                "version": self.from_version or self.reading.read_version,
+                "version": self.from_version or self.parsed.deployment.version or self.reading.read_version,
             },
             "to": {"engine": self.writing.engine, "version": self.to_version or self.writing.read_version},
             "artifacts": [{"name": part.name, "text": part.text} for part in self.rendered.artifacts],

@@ -380,6 +380,70 @@ def test_where_a_server_listens_is_no_drift(invoke, target: Path, tmp_path: Path
         assert ("LOCK-06" in codes(result.document)) == has_drifted
 
 
+@pytest.mark.parametrize(
+    ("changed", "has_drifted"),
+    [
+        (("-p 8000:8000", "-p 8001:8000 --name other"), False),
+        (("--seed 3 --trust-remote-code", "--trust-remote-code --seed=3"), False),
+        (("--ssl-keyfile a", "--ssl-keyfile b --uds /run/x"), False),
+        (("docker run", "sudo podman run -d"), False),
+        (("v0.33.0", "v0.32.0"), True),
+        (("--seed 3", "--seed 4"), True),
+        (("--trust-remote-code", ""), True),
+        (("--middleware a --middleware b", "--middleware b --middleware a"), True),
+    ],
+)
+def test_how_a_container_is_started_is_no_drift(
+    invoke, target: Path, tmp_path: Path, changed: tuple[str, str], has_drifted: bool
+) -> None:
+    lock = str(tmp_path / "lock.json")
+    command = (
+        f"docker run -p 8000:8000 vllm/vllm-openai:v0.33.0 --model {target} --spec-method ngram --spec-tokens 4 "
+        "--seed 3 --trust-remote-code --ssl-keyfile a --middleware a --middleware b"
+    )
+    assert invoke("lock", "--command", command, "--out", lock).status == 0
+    other = command.replace(*changed)
+    assert other != command
+    result = invoke("check", "--command", other, "--lock", lock, "--json")
+    assert ("LOCK-06" in codes(result.document)) == has_drifted
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (
+            "docker run -e VLLM_USE_V2_MODEL_RUNNER=$X vllm/vllm-openai:v0.33.0",
+            "VLLM_USE_V2_MODEL_RUNNER: $X is",
+        ),
+        ("VLLM_USE_V2_MODEL_RUNNER=$X vllm serve", "VLLM_USE_V2_MODEL_RUNNER: $X is"),
+        ("vllm serve", None),
+    ],
+)
+def test_what_a_variable_holds_is_not_judged(invoke, written: str, reason: str | None) -> None:
+    config = json.dumps(
+        {
+            "method": "draft_model",
+            "model": "d",
+            "num_speculative_tokens": 4,
+            "rejection_sample_method": "block",
+        }
+    )
+    document = invoke(
+        "check",
+        "--command",
+        f"{written} m --speculative-config '{config}'",
+        "--engine",
+        "vllm==0.33.0",
+        "--json",
+    ).document
+    reasons = [item["reason"] for item in document["not_checked"]]
+    assert (
+        any(reason in item for item in reasons)
+        if reason
+        else not any("is a variable" in item for item in reasons)
+    )
+
+
 LOSSY = "vllm serve org/m --speculative-config '" + json.dumps(
     {"method": "ngram", "num_speculative_tokens": 3, "rejection_sample_method": "fly"}
 ) + "'"  # fmt: skip

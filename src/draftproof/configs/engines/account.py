@@ -32,7 +32,9 @@ A model's path alone stands for its name. What is not said is not there."""
 _MODELS = ("target", "speculation.drafter")
 _GROUPS: Mapping[str, type[Tree | LookUp]] = {"speculation.tree": Tree, "speculation.lookup": LookUp}
 _EXTRAS = ("extras", "speculation.extras")
-_HOW_STARTED = {"launcher": "how {0} is started", "env": "variables of {0}'s own process"}
+_HOW_STARTED = {
+    "launcher": "how {0} is started", "env": "variables of {0}'s own process", "image": "the image that {0} runs in",
+}  # fmt: skip
 _UNCOUNTED = ("engine", "version")
 """Whose configuration it is: no setting."""
 
@@ -179,9 +181,10 @@ class Account:
         for extras in _EXTRAS:
             if path.startswith(extras + "."):
                 owner = path.removeprefix(extras + ".").partition(".")[0]
-                if owner in DIALECTS and dialect(owner).title == self.title:
-                    return "it says nothing beside what is written"
                 key = path.removeprefix(f"{extras}.{owner}.")
+                own = owner in DIALECTS and dialect(owner).title == self.title
+                if own and key not in _HOW_STARTED:
+                    return "it says nothing beside what is written"
                 return _HOW_STARTED.get(key, "a key of {0}'s own that {1} does not have").format(
                     owner, self.title
                 )

@@ -126,6 +126,11 @@ class Writer(ABC):
                 acted = item.value and item.setting.startswith("speculation.") and item.setting not in _ALIKE
                 if acted and not self.account.is_noted(item.setting):
                     self.account.dropped(item.setting, self.why_unsaid(item.setting))
+        image = f"extras.{self.deployment.engine}.image"
+        if self.account.is_said(image) and not self.account.is_noted(image):
+            name = str(self.account.value(image))
+            if any(name in part.text for part in artifacts):
+                self.account.kept(image, name)
         notes = self.account.finish()
         return Rendered(artifacts=() if self.account.has_impossible else tuple(artifacts), notes=notes)
 

@@ -129,7 +129,10 @@ def _settings(lock: DeploymentRecord, deployment: Deployment) -> Iterator[Settin
     """What either says of the deployment, both written as records write it."""
     then, now = (dict(_leaves(found)) for found in (lock.deployment, plain(deployment)))
     named_by_arguments = {
-        name for name in now if name not in then and name in ("target.name", "speculation.drafter.name")
+        name
+        for name in now
+        if name not in then
+        and (name in ("target.name", "speculation.drafter.name") or name.endswith(".image"))
     }
     for name in sorted({*then, *now} - {"version"} - named_by_arguments):
         yield Setting(
@@ -141,24 +144,26 @@ def _leaves(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
     for key, part in value.items():
         if isinstance(part, Mapping):
             yield from _leaves(part, f"{before}{key}.")
-        else:
-            said = _without_address(part) if key == "rest" else part
+        elif not key.endswith(".launcher"):  # of what stands before the engine the image counts
+            said = _settings_of(part) if key == "rest" else part
             yield f"{before}{key}", json.dumps(said, sort_keys=True)
 
 
-_ADDRESS = ("--host", "--port", "--api-key")
+_ADDRESS = ("--host", "--port", "--uds", "--api-key", "--ssl-")
 """Where a server listens and whom it lets in changes nothing of what was measured."""
 
 
-def _without_address(words: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    skipping = False
+def _settings_of(words: Sequence[str]) -> list[str]:
+    """Flags with their values in one order: two that are the same stand as they stood."""
+    groups: list[list[str]] = []
     for word in words:
-        if word.startswith("-"):
-            skipping = word.partition("=")[0] in _ADDRESS
-        if not skipping:
-            kept.append(word)
-    return kept
+        if word.startswith("-") or not groups:
+            name, equals, value = word.partition("=")
+            groups.append([name, value] if equals else [name])
+        else:
+            groups[-1].append(word)
+    kept = [group for group in groups if not group[0].startswith(_ADDRESS)]
+    return [word for group in sorted(kept, key=lambda group: group[0]) for word in group]
 
 
 def _verdict(lock: DeploymentRecord, hidden: dict[str, str]) -> str | None:

@@ -22,7 +22,7 @@ from draftproof.configs.lock.record import (
 )
 from draftproof.configs.lock.redaction import redact, redact_text, redact_words
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.shell import read_command
+from draftproof.configs.reading.shell import assignment, read_command
 from draftproof.configs.speculation import Deployment, ModelRef, as_dict
 from draftproof.core.errors import DraftproofError
 from draftproof.core.provenance import hardware
@@ -114,7 +114,7 @@ def arguments_of(text: str) -> list[str]:
             return [redact_text(text)]
         if command.words and command.words[0].text.endswith(":"):  # YAML in one line
             return [redact_text(text)]
-        variables = redact(dict(command.environment))
+        variables = redact(dict(filter(None, map(assignment, command.environment))))
         return [f"{name}={value}" for name, value in variables.items()] + redact_words(
             word.text for word in command.words
         )

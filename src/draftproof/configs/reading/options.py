@@ -30,6 +30,8 @@ class Option:
     kind: Kind = "str"
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    carried: bool = False
+    """Nothing reads its value, so that a variable may stand there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Options:
     positional: list[Word] = field(default_factory=list)
     rest: list[Word] = field(default_factory=list)
     """Options that the table does not have, each followed by its words."""
+    variables: list[tuple[str, Word]] = field(default_factory=list)
+    """Option (or "" where options themselves may come of it) and the word whose value is in a variable."""
 
 
 def read_options(
@@ -68,7 +72,7 @@ def read_options(
     `abbreviated`, of which the table must then have all. What is `gone` is no beginning of anything: it goes to the
     rest.
 
-    Raises DP111 for a missing, superfluous or ill-formed value.
+    Raises DP111 for a missing, superfluous or ill-formed value, and for a variable in one that is read.
     """
     found = Options()
     index = 0
@@ -76,7 +80,10 @@ def read_options(
         word = words[index]
         index += 1
         if not is_option(word.text):
-            found.positional.append(word)
+            if word.variable is None:
+                found.positional.append(word)
+            else:
+                found.variables.append(("", word))
             continue
         name, equals, inline = word.text.partition("=")
         option = table.get(name) or (
@@ -88,17 +95,38 @@ def read_options(
         while following < len(words) and not is_option(words[following].text):
             following += 1
         if option is None:
-            found.rest.append(word)
-            if not equals:
-                found.rest.extend(words[index:following])
-                index = following
+            values = [] if equals else words[index:following]
+            found.rest += [word, *values]
+            for count, part in enumerate((word, *values)):  # one value is taken for the option's own
+                if part.variable is not None:
+                    found.variables.append((name if count < 2 else "", part))
+            index += len(values)
             continue
         given, taken = _value(place, option, word, inline if equals else None, words[index:following])
+        for part in (word, *words[index : index + taken]):
+            if part.variable is not None:
+                if not option.carried:
+                    part.known(place)
+                found.variables.append((option.name, part))
         index += taken
         if option.name in found.given:
             found.overridden.append(found.given[option.name])
         found.given[option.name] = given
     return found
+
+
+def single(place: Place, found: Options, expected: str, is_told: bool = False) -> Word | None:
+    """The only argument before the flags, or None. Raises DP111 for a second one, and for a variable in its place
+    unless a flag tells it (`is_told`)."""
+    if len(found.positional) > 1:
+        raise place.at(found.positional[1].position).refused(
+            found.positional[1].text, expected, "Remove it, or quote it."
+        )
+    first = next((word for name, word in found.variables if not name), None)
+    argument = found.positional[0] if found.positional else None
+    if first is not None and not is_told and (argument is None or first.position < argument.position):
+        first.known(place)
+    return argument
 
 
 def is_option(text: str) -> bool:
@@ -137,6 +165,10 @@ def _value(
     if inline is None and not following:
         raise _no_value(place, option, word)
     raw = inline if inline is not None else following[0].text
+    holder = word if inline is not None else following[0]
+    if option.carried and holder.variable is not None:
+        return Given(option, written, raw, place.at(word.position)), 0 if inline is not None else 1
+    holder.known(place)
     value = number(place.at(word.position), option.name, raw, option.kind)
     if option.choices and value not in option.choices:
         raise place.at(word.position).refused(

@@ -1,14 +1,14 @@
-"""Reads one command line as a POSIX shell would split it: quotes, escapes, continuations, comments, environment.
+"""Splits command lines as a POSIX shell does: quotes, escapes, continuations, comments, environment.
 
-Called by the dialects of engines that are started by a command. What a shell would have to compute (variables,
-substitutions, globs do not matter here) is refused with its position: its value is not in the text.
+Called by `started`. Nothing is computed: a word with a variable or a substitution stays as it is written and knows
+where the variable stands, for its value is not in the text.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from draftproof.configs.reading.refusal import Place, bounded
@@ -22,6 +22,8 @@ _OUTPUT = re.compile(
     r"(?:(?:[0-9]?>{1,2}\s*&[0-9]|(?:[0-9]|&)?>{1,2}\s*[^\s;|&<>()$`]+)\s*)*[;&]?\s*(?:#[^\n]*(?:\n\s*|\Z))*"
 )
 """Redirections, and a sign behind which nothing follows."""
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|(?=['\"]))")
+_MAX_NESTED = 32
 _TYPESET = {
     **dict.fromkeys("\u00a0\u202f\u2007\u200b\u2060", "a blank that is no ordinary one"),
     **dict.fromkeys("“”„‟‘’‚‛«»", "a typographic quote"),
@@ -37,29 +39,67 @@ class Word:
     position: int
     quoted: bool = False
     """Whether any part of it was: a quoted dash or assignment is an argument like any other, but no comment."""
+    variable: int | None = None
+    """The offset of the first variable or substitution in it: `text` is then not what the program gets."""
+
+    def known(self, place: Place) -> str:
+        """The text. Raises DP111 where a variable stands in it."""
+        if self.variable is not None:
+            raise place.at(self.variable).refused(
+                f"{self.text}: a shell variable or substitution",
+                "the value itself: it is not in the text",
+                "Write the value instead, or put it into single quotes if it is meant as written.",
+            )
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    environment: tuple[tuple[str, str], ...]
+    """`environment`: assignments in front of the words, as words."""
+
+    environment: tuple[Word, ...]
     words: tuple[Word, ...]
 
 
 def read_command(place: Place) -> CommandLine:
-    """Splits `place.text`. Where its output goes and that it runs in the background is passed over.
+    """The one command in `place.text`. Raises DP111 for a second one, and what `read_commands` raises."""
+    lines = read_commands(place)
+    first = next(lines, CommandLine((), ()))
+    for further in lines:
+        raise second(place, (further.environment or further.words)[0])
+    return first
 
-    Raises DP111 for open quotes, variables, pipes, more than one command, and what word processors make of blanks,
-    quotes and dashes.
+
+def second(place: Place, word: Word) -> Exception:
+    """DP111 for a command behind the one that counts."""
+    return place.at(word.position).refused(
+        f"{word.text}: a second line or command",
+        "one command",
+        "End a line with a backslash if the command goes on; give one command alone.",
+    )
+
+
+def read_commands(place: Place) -> Iterator[CommandLine]:
+    """The commands that a line break, `;` or `&&` parts. Where output goes and that one runs in the background is
+    passed over.
+
+    Raises DP111 for open quotes, pipes and other control, and what word processors make of blanks, quotes and dashes.
     """
     bounded(place)
-    words = _words(place)
-    environment: list[tuple[str, str]] = []
-    for word in words:
-        match = _ASSIGNMENT.fullmatch(word.text)
-        if match is None:
-            break
-        environment.append((match[1], match[2]))
-    return CommandLine(tuple(environment), tuple(words[len(environment) :]))
+    position: int | None = 0
+    while position is not None:
+        words, position = _words(place, position)
+        count = 0
+        while count < len(words) and assignment(words[count]) is not None:
+            count += 1
+        if words:
+            yield CommandLine(tuple(words[:count]), tuple(words[count:]))
+
+
+def assignment(word: Word) -> tuple[str, str] | None:
+    """Name and value of NAME=VALUE."""
+    match = _ASSIGNMENT.fullmatch(word.text)
+    return None if match is None else (match[1], match[2])
 
 
 def write_command(words: Iterable[str], environment: Iterable[tuple[str, str]] = (), width: int = 100) -> str:
@@ -87,20 +127,16 @@ def _with_values(words: list[str]) -> list[list[str]]:
     return groups
 
 
-def _words(place: Place) -> list[Word]:
+def _words(place: Place, position: int) -> tuple[list[Word], int | None]:
+    """The words of the command at `position`, and where the next one starts."""
     text = place.text
     words: list[Word] = []
-    position, length = 0, len(text)
+    length = len(text)
     while position < length:
         char = text[position]
         if char in _BREAKS:
             if char == "\n" and words:
-                further = _next_command(text, position)
-                if further is None:
-                    break
-                raise place.at(further).refused(
-                    "a second line", "one command", "End a line with a backslash if the command goes on."
-                )
+                return words, _next_command(text, position)
             position += 1
         elif text.startswith(("\\\n", "\\\r\n"), position):
             position += 2 if text[position + 1] == "\n" else 3
@@ -115,12 +151,14 @@ def _words(place: Place) -> list[Word]:
             position = end
         elif words and _OUTPUT.fullmatch(text, position):
             break
+        elif words and (ends := _ends_command(text, position)):
+            return words, position + ends
         elif not words and text.startswith("$ ", position):  # the prompt, copied along
             position += 1
         else:
             word, position = _one_word(place, position)
             words.append(word)
-    return words
+    return words, None
 
 
 def _next_command(text: str, position: int) -> int | None:
@@ -135,6 +173,13 @@ def _next_command(text: str, position: int) -> int | None:
     return None
 
 
+def _ends_command(text: str, position: int) -> int:
+    """Length of the sign behind which another command follows, or 0."""
+    if text.startswith("&&", position):
+        return 2
+    return int(text[position] == ";" and not text.startswith(";;", position))
+
+
 def _line_end(text: str, position: int) -> int:
     end = text.find("\n", position)
     return len(text) if end < 0 else end
@@ -144,6 +189,7 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
     text, length = place.text, len(place.text)
     parts: list[str] = []
     position, quoted = start, False
+    variable: int | None = None
     while position < length and text[position] not in _BREAKS:
         char = text[position]
         if char == "'":
@@ -153,9 +199,10 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
             parts.append(text[position + 1 : end])
             position, quoted = end + 1, True
         elif char == '"':
-            part, position = _double_quoted(place, position)
+            part, position, inner = _double_quoted(place, position)
             parts.append(part)
             quoted = True
+            variable = inner if variable is None else variable
         elif text.startswith("```", position):
             raise place.at(position).refused(
                 "a fence of Markdown", "the command alone", "Leave the fence out."
@@ -177,14 +224,18 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
                 raise place.at(position).refused(
                     "a backslash at the end", "a complete line", "Give the whole command."
                 )
-            if text[position + 1] == "\n":
-                position += 2
+            if text.startswith(("\n", "\r\n"), position + 1):
+                position += 2 if text[position + 1] == "\n" else 3
             else:
                 parts.append(text[position + 1])
                 position += 2
         elif char in "$`":
-            raise _computed(place, position)
-        elif char in "&;" and _OUTPUT.fullmatch(text, position):
+            end = _computed_end(place, position)
+            if end > position + 1 or _VARIABLE.match(text, position):
+                variable = position if variable is None else variable
+            parts.append(text[position:end])
+            position = end
+        elif char in "&;" and (_OUTPUT.fullmatch(text, position) or _ends_command(text, position)):
             break
         elif char in _CONTROL:
             raise place.at(position).refused(
@@ -195,21 +246,29 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
         else:
             parts.append(char)
             position += 1
-    return Word("".join(parts), start, quoted), position
+    return Word("".join(parts), start, quoted, variable), position
 
 
-def _double_quoted(place: Place, start: int) -> tuple[str, int]:
+def _double_quoted(place: Place, start: int) -> tuple[str, int, int | None]:
+    """The text, where it ends, and where its first variable stands."""
     text, length = place.text, len(place.text)
     parts: list[str] = []
     position = start + 1
+    variable: int | None = None
     while position < length:
         char = text[position]
         if char == '"':
-            return "".join(parts), position + 1
+            return "".join(parts), position + 1, variable
         if char in "$`":
-            raise _computed(place, position)
-        if char == "\\" and position + 1 < length and text[position + 1] in _ESCAPED_IN_QUOTES:
-            parts.append(text[position + 1] if text[position + 1] != "\n" else "")
+            end = position + 1 if text.startswith(('$"', "$'"), position) else _computed_end(place, position)
+            if end > position + 1:
+                variable = position if variable is None else variable
+            parts.append(text[position:end])
+            position = end
+        elif text.startswith(("\\\n", "\\\r\n"), position):
+            position += 2 if text[position + 1] == "\n" else 3
+        elif char == "\\" and position + 1 < length and text[position + 1] in _ESCAPED_IN_QUOTES:
+            parts.append(text[position + 1])
             position += 2
         else:
             parts.append(char)
@@ -221,9 +280,25 @@ def _open_quote(place: Place, position: int) -> Exception:
     return place.at(position).refused("a quote that is not closed", "a closing quote", "Close it.")
 
 
-def _computed(place: Place, position: int) -> Exception:
-    return place.at(position).refused(
-        "a shell variable or substitution",
-        "the value itself: it is not in the text",
-        "Write the value instead, or put it into single quotes if it is meant as written.",
-    )
+def _computed_end(place: Place, start: int) -> int:
+    """Where the variable or substitution at `start` ends; one behind the sign where it is neither.
+
+    Brackets are counted, in quotes or not: nothing in it is read. Raises DP111 for one that is not closed."""
+    text = place.text
+    if text[start] == "`":
+        end = text.find("`", start + 1)
+        if end < 0:
+            raise place.at(start).refused("a substitution that is not closed", "a closing `", "Close it.")
+        return end + 1
+    pair = {"(": "()", "{": "{}"}.get(text[start + 1 : start + 2])
+    if pair is None:
+        match = _VARIABLE.match(text, start)
+        return match.end() if match else start + 1
+    depth = 0
+    for bracket in re.compile(f"[{re.escape(pair)}]").finditer(text, start + 1):
+        depth += 1 if bracket[0] == pair[0] else -1
+        if depth == 0:
+            return bracket.end()
+        if depth > _MAX_NESTED:
+            break
+    raise place.at(start).refused("a substitution that is not closed", f"a closing {pair[1]}", "Close it.")

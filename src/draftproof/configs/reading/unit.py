@@ -1,7 +1,7 @@
 """Reads a unit of systemd as systemd does: comments within continued lines, resets, its quotes and escapes.
 
 Called by `started`. No shell is at work, so that `>`, `|` and `#` are arguments. What systemd would fill in
-(`${NAME}`, `%i`) is refused: it is not in the text. After systemd's conf-parser.c, extract-word.c and
+(`${NAME}`, `%i`) stays as it is written, and the word knows it. After systemd's conf-parser.c, extract-word.c and
 systemd.service(5).
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftproof.configs.reading.refusal import Place, bounded
-from draftproof.configs.reading.shell import CommandLine, Word
+from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.start import Collected
 
 _FIRST = re.compile(
     r"(?:[ \t\ufeff]*(?:[#;][^\n]*)?\r?\n)*[ \t\ufeff]*"
@@ -27,6 +28,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|(.))", re.DOTALL)
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
 _KEPT = "\\\"';"
 _SPECIFIER = re.compile(r"%(?:%|([A-Za-z]))")
+_ELSEWHERE = {"EnvironmentFile": "a file of variables", "PassEnvironment": "variables of the system"}
 _VARIABLE = re.compile(r"\$\{|\A\$[A-Za-z_]")
 
 
@@ -45,13 +47,13 @@ def is_unit(text: str) -> bool:
     return found is not None and (found["key"] is None or _STARTS.search(text) is not None)
 
 
-def read_unit(place: Place) -> CommandLine:
-    """The command of the last ExecStart and the variables of Environment.
+def read_unit(place: Place, collected: Collected) -> tuple[Word, ...]:
+    """The words of the last ExecStart; the variables of Environment and what is not read go to `collected`.
 
-    Raises DP111 for a unit without a command or with two, for lines that systemd would pass over, and for what is
-    filled in later."""
+    Raises DP111 for a unit without a command or with two, and for lines that systemd would pass over."""
     bounded(place)
-    environment: dict[str, str] = {}
+    environment: dict[str, Word] = {}
+    others: list[str] = []
     start: Setting | None = None
     for setting in settings(place):
         if setting.key == "ExecStart":
@@ -62,14 +64,25 @@ def read_unit(place: Place) -> CommandLine:
             for word in _words(place, setting):
                 name, equals, value = word.text.partition("=")
                 if equals:
-                    environment[name] = _filled(place, word, value)
+                    environment[name] = _filled(word, value)
+        elif setting.key in _ELSEWHERE:
+            why = f"{_ELSEWHERE[setting.key]}: what it sets is not known here"
+            collected.leave("unread", setting.key, setting.value, why, setting.position)
+        else:
+            others.append(setting.key)
     if start is None:
         raise place.refused("a unit without ExecStart", "ExecStart=COMMAND", "Give the command.")
     prefix = _EXECUTABLE_PREFIX.match(start.value)
     assert prefix is not None
     end = prefix.end()
     words = tuple(_arguments(place, Setting("ExecStart", start.value[end:], start.position + end), prefix[0]))
-    return CommandLine(tuple(environment.items()), words)
+    for name, word in environment.items():
+        collected.set(name, word.text, word)
+    if others:
+        collected.leave(
+            "lost", "unit", ", ".join(others), "how it runs: a translation keeps command and variables"
+        )
+    return words
 
 
 def settings(place: Place) -> Iterator[Setting]:
@@ -117,23 +130,17 @@ def _arguments(place: Place, command: Setting, prefix: str) -> Iterator[Word]:
         text = word.text
         if ":" not in prefix:
             if _VARIABLE.search(text.replace("$$", "")):
-                raise _unknown(place, word, "a variable")
+                yield replace(word, variable=word.position)
+                continue
             text = text.replace("$$", "$")
-        yield Word(_filled(place, word, text), word.position, word.quoted)
+        yield _filled(word, text)
 
 
-def _filled(place: Place, word: Word, text: str) -> str:
+def _filled(word: Word, text: str) -> Word:
+    """`word` with `text`, which knows whether systemd fills a specifier in."""
     if any(found[1] for found in _SPECIFIER.finditer(text)):
-        raise _unknown(place, word, "a specifier")
-    return text.replace("%%", "%")
-
-
-def _unknown(place: Place, word: Word, what: str) -> Exception:
-    return place.at(word.position).refused(
-        f"{word.text}: {what} that systemd fills in",
-        "the value itself: it is not in the text",
-        "Write the value instead.",
-    )
+        return replace(word, text=text, variable=word.position)
+    return replace(word, text=text.replace("%%", "%"))
 
 
 def _words(place: Place, setting: Setting) -> Iterator[Word]:

@@ -18,6 +18,7 @@ from draftproof.checkpoints.heads import Drafting, identify
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
+from draftproof.configs.reading.start import IN_A_VARIABLE
 from draftproof.configs.rules.rule import MissingError
 from draftproof.configs.rules.versions import READ, TITLES, is_within, parse_version
 from draftproof.configs.speculation import Deployment, Method, Speculation, Value
@@ -164,8 +165,9 @@ class Case:
             if not name.startswith("-") or normal(name, self.engine) != wanted:
                 continue
             if equals:
-                return value
+                return self._known(name, value)
             following = rest[index + 1] if index + 1 < len(rest) else "-"
+            self._known(name, following)
             return True if following.startswith("-") else following
         return None
 
@@ -181,7 +183,16 @@ class Case:
         """A variable that stands before the command."""
         found = self.extra("env")
         value = found.get(name) if isinstance(found, Mapping) else None
-        return value if isinstance(value, str) else None
+        return self._known(name, value) if isinstance(value, str) else None
+
+    def _known(self, setting: str, value: str) -> str:
+        """`value`, unless the text has it in a variable."""
+        if any(
+            remark.setting == setting and remark.found.endswith(value) and remark.reason == IN_A_VARIABLE
+            for remark in self.remarks
+        ):
+            raise MissingError(f"the value of {setting}: {value} is a variable")
+        return value
 
     @property
     def asks_rejection_sampling(self) -> bool:

@@ -52,6 +52,7 @@ def _cpu_without_triton(case: Case) -> Iterator[Hit]:
     launcher, environment = case.extra("launcher"), case.extra("env")
     words = [case.deployment.version or ""]
     words += [str(word) for word in launcher] if isinstance(launcher, tuple | list) else []
+    words.append(str(case.extra("image") or ""))
     words += list(environment) if isinstance(environment, Mapping) else []
     seen = next((word for word in words if any(sign in word for sign in _CPU_WORDS)), None)
     if seen is None:

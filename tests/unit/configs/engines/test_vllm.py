@@ -299,7 +299,8 @@ def test_an_image_names_the_version_and_comes_back() -> None:
     )
     assert VLLM.parse(written).deployment == parsed.deployment
     assert VLLM.parse(DOCKER, "0.33.0").remarks
-    refused("docker run ubuntu:24.04 --model m")
+    assert [remark.setting for remark in VLLM.parse("docker run ubuntu:24.04 --model m").remarks] == ["image"]
+    refused("docker run lmsysorg/sglang:v0.5.23 --model m")
 
 
 def test_only_vllm_serve_warns_of_the_model_flag() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from draftproof.configs.reading.options import Option, Options, read_options
 from draftproof.configs.reading.refusal import MAX_CHARS, Place
-from draftproof.configs.reading.shell import read_command, write_command
+from draftproof.configs.reading.shell import assignment, read_command, read_commands, write_command
 from draftproof.core.errors import DraftproofError
 
 
@@ -47,15 +48,16 @@ def test_continuations_comments_environment_and_prompt() -> None:
     line = read_command(
         Place("vllm", "# as documented\n$ A=1 B='x y' vllm serve m \\\n   --a=1 \\\r\n   -b 'c d'  # done\n")
     )
-    assert line.environment == (("A", "1"), ("B", "x y"))
+    assert [assignment(word) for word in line.environment] == [("A", "1"), ("B", "x y")]
     assert [word.text for word in line.words] == ["vllm", "serve", "m", "--a=1", "-b", "c d"]
 
 
 @pytest.mark.parametrize(
     ("text", "column", "found"),
     [
-        ("vllm serve $MODEL", 12, "variable"),
-        ('vllm serve "$(cat x)"', 13, "variable"),
+        ("vllm serve $(cat x", 12, "not closed"),
+        ('vllm serve "${X"', 13, "not closed"),
+        ("vllm serve `cat x", 12, "not closed"),
         ("vllm serve 'm", 12, "quote"),
         ('vllm serve "m', 12, "quote"),
         ("vllm serve m | tee log", 14, "|"),
@@ -72,10 +74,46 @@ def test_continuations_comments_environment_and_prompt() -> None:
         ("vllm serve m \\", 14, "backslash"),
     ],
 )
-def test_what_a_shell_would_have_to_compute_is_refused(text: str, column: int, found: str) -> None:
+def test_what_no_shell_would_read_as_one_command_is_refused(text: str, column: int, found: str) -> None:
     error = refused(text)
     assert error.field == f"vllm, line 1, column {column}"
     assert found in error.found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$MODEL",
+        '"$X"',
+        "a$1b",
+        "${X:-a b}",
+        '"$(cat "x y")"',
+        "$(a $(b) c)",
+        "`cat x`",
+        "--port=$PORT",
+        '"$@"',
+        "$'a'",
+    ],
+)
+def test_a_word_with_a_variable_stays_and_knows_where_it_is(text: str) -> None:
+    word, last = read_command(Place("vllm", f"a {text} b")).words[1:]
+    at = re.search("[$`]", text)
+    assert at is not None
+    assert (word.variable, word.position, last.text) == (2 + at.start(), 2, "b")
+    with pytest.raises(DraftproofError) as caught:
+        word.known(Place("vllm", f"a {text} b"))
+    assert caught.value.field == f"vllm, line 1, column {3 + at.start()}"
+
+
+@pytest.mark.parametrize("text", ["'$MODEL'", "\\$X", '"\\$X"', "a$", '"$"', "$.", "'`a`'"])
+def test_a_dollar_that_is_no_variable_is_a_sign(text: str) -> None:
+    assert read_command(Place("vllm", f"a {text} b")).words[1].variable is None
+
+
+@pytest.mark.parametrize("between", ["\n", "\r\n", " ; ", " && ", ";", "&&", "\n\n# and\n", " && \\\n"])
+def test_commands_are_parted(between: str) -> None:
+    lines = read_commands(Place("vllm", f"cd x{between}A=1 vllm serve m\n"))
+    assert [[word.text for word in line.words] for line in lines] == [["cd", "x"], ["vllm", "serve", "m"]]
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,6 @@ def test_words_know_where_they_stand() -> None:
     [
         ("[Service]\nUser=x\n", "line 1, column 1", "ExecStart"),
         ("[Service]\nExecStart=vllm\nExecStart=\n", "line 1, column 1", "ExecStart"),
-        ("[Service]\nExecStart=vllm serve %i\n", "line 2, column 22", "specifier"),
-        ("[Service]\nExecStart=vllm serve '/m/%i' \n", "line 2, column 22", "specifier"),
-        ("[Service]\nEnvironment=A=%h/x\nExecStart=vllm\n", "line 2, column 13", "specifier"),
-        ("[Service]\nExecStart=vllm serve ${M}\n", "line 2, column 22", "variable"),
         ("[Service]\nExecStart=vllm \\ \n  --a b\n", "line 3, column 3", "--a b"),
         ("[Service]\nExecStart=vllm\n  --a=b\n", "line 3, column 3", "--a=b"),
         ("[Service]\nExecStart=vllm \\\n 'a\n", "line 3, column 2", "not closed"),
@@ -95,3 +91,14 @@ def test_long_units_end(part: str) -> None:
     text = "[Service]\nExecStart=x" + part * (250_000 // len(part)) + "x"
     with pytest.raises(DraftproofError) if part in ("[A]\n", "#\n") else nullcontext():
         read_start(Place("vllm", text))
+
+
+@pytest.mark.parametrize("word", ["%i", "'/m/%i'", "${M}", "$M"])
+def test_what_systemd_fills_in_stays_and_is_known_as_such(word: str) -> None:
+    text = f"[Service]\nEnvironment=A=%h/x\nEnvironmentFile=-/etc/x\nExecStart=vllm serve {word} m\n"
+    start = read_start(Place("vllm", text))
+    assert [part.variable is not None for part in start.words] == [False, False, True, False]
+    assert [(part.effect, part.setting) for part in start.unread] == [
+        ("unread", "EnvironmentFile"),
+        ("unknown", "A"),
+    ]

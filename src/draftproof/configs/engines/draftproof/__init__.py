@@ -26,7 +26,7 @@ class DraftproofDialect(Dialect):
 
     def gather(self, place: Place, found: Gathering, read: Reader | None) -> None:
         """A speculation object, or a command line of `draftproof serve` or `generate`."""
-        found.settings |= reading.settings(place, read)
+        found.settings |= reading.settings(place, read, found)
 
     def acting(self, deployment: Deployment) -> Iterator[tuple[str, Value, str]]:
         """What `core.intent` fills in."""

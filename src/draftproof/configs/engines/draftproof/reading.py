@@ -8,24 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftproof.configs.engines.account import Settings, build, changeable, unchanged
+from draftproof.configs.engines.account import Settings, build, changeable
 from draftproof.configs.engines.base import Reader
 from draftproof.configs.engines.draftproof import words
+from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.told import remark_variables, take_start
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.options import Given, Options, read_options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.started import read_start
 from draftproof.configs.speculation import Speculation
 from draftproof.core import intent
 from draftproof.core.errors import DraftproofError
 
 
-def settings(place: Place, read: Reader | None) -> Settings:
+def settings(place: Place, read: Reader | None, found: Gathering) -> Settings:
     """What the text says, by neutral path. Raises DP111."""
     if place.text.lstrip()[:1] == "{":
         return _settings(read_json(place))
-    return _command(place, read)
+    return _command(place, read, found)
 
 
 def _settings(node: Node) -> dict[str, Any]:
@@ -69,9 +70,8 @@ def _part(said: Mapping[str, Any]) -> Speculation:
     return build("draftproof", {f"{words.PREFIX}{path}": value for path, value in inner.items()}).speculation
 
 
-def _command(place: Place, read: Reader | None) -> dict[str, Any]:
-    start = read_start(place)
-    line = start.words
+def _command(place: Place, read: Reader | None, gathering: Gathering) -> dict[str, Any]:
+    line = take_start(place, gathering).words
     texts = [word.text for word in line]
     if texts[:1] == ["draftproof"]:
         line, texts = line[1:], texts[1:]
@@ -81,13 +81,12 @@ def _command(place: Place, read: Reader | None) -> dict[str, Any]:
             "`draftproof serve …`, `draftproof generate …` or a speculation object",
             "Give the command or the object.",
         )
-    found: dict[str, Any] = (
-        {"extras.draftproof.env": unchanged(dict(start.environment))} if start.environment else {}
-    )
+    found: dict[str, Any] = {}
     if texts[0] in words.COMMANDS:
         found["extras.draftproof.launcher"] = texts[0]
         line = line[1:]
     given = read_options(place, line, words.TABLE)
+    remark_variables(given, gathering)
     if given.positional:
         found["target"] = given.positional[0].text
     for name, item in given.given.items():

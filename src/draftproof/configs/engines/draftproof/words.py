@@ -41,7 +41,7 @@ FLAGS: Mapping[str, tuple[str, Option]] = {
     )
 }
 OTHERS = (
-    *(Option(f"--{name}") for name in (
+    *(Option(f"--{name}", carried=True) for name in (
         "prompt", "prompt-file", "prediction-file", "on-unfit", "max-tokens", "temperature", "top-p", "top-k", "min-p",
         "seed", "stop", "weights", "device", "threads", "kernels", "objective", "slo", "host", "port", "api-key-env",
         "engine",

@@ -8,12 +8,12 @@ from typing import Any
 from draftproof.configs.engines.base import Reader, read_or_why
 from draftproof.configs.engines.fireworks import words
 from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.told import remark_variables, take_start
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node, given_twice
-from draftproof.configs.reading.options import read_options
+from draftproof.configs.reading.options import read_options, single
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
-from draftproof.configs.reading.started import read_start
 
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
@@ -46,7 +46,7 @@ def _object(place: Place) -> dict[str, Node]:
 
 
 def _command(place: Place, found: Gathering, read: Reader | None) -> dict[str, Node]:
-    line = read_start(place)
+    line = take_start(place, found)
     texts = tuple(word.text for word in line.words[:3])
     if not texts or texts[0].rpartition("/")[2] != "firectl" or texts[1:] not in words.COMMANDS:
         where = line.words[0].position if line.words else 0
@@ -56,14 +56,11 @@ def _command(place: Place, found: Gathering, read: Reader | None) -> dict[str, N
             "Give one of these.",
         )
     options = read_options(place, _switches(place, line.words[3:]), words.TABLE)
-    if len(options.positional) != 1:
-        where = options.positional[1].position if options.positional else len(place.text)
-        raise place.at(where).refused(
-            f"{len(options.positional)} models", "one base model", "Name the base model."
-        )
+    model = single(place, options, "one base model")
+    if model is None:
+        raise place.at(len(place.text)).refused("no model", "one base model", "Name the base model.")
+    remark_variables(options, found)
     found.own("launcher", " ".join(texts), around=True)
-    if line.environment:
-        found.own("env", dict(line.environment), around=True)
     others = [
         text
         for option in words.OTHERS
@@ -83,7 +80,7 @@ def _command(place: Place, found: Gathering, read: Reader | None) -> dict[str, N
         else:
             fields = _object(Place("fireworks", text, name=str(file.value)))
     found.say("rest", (*others, *(word.text for word in options.rest)))
-    fields["baseModel"] = Node(options.positional[0].text, place.at(options.positional[0].position))
+    fields["baseModel"] = Node(model.text, place.at(model.position))
     for field, option in words.FLAGS.items():
         given = options.given.get(option.name)
         if given is not None:

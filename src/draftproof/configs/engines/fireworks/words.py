@@ -59,7 +59,10 @@ _VALUES = (
 _SHORT = {"cluster-id": "-c", "output": "-o", "account-id": "-a", "profile": "-p"}
 OTHERS = (
     *(Option(f"--{name}", "flag") for name in _SWITCHES.split()),
-    *(Option(f"--{name}", aliases=(_SHORT[name],) if name in _SHORT else ()) for name in _VALUES.split()),
+    *(
+        Option(f"--{name}", aliases=(_SHORT[name],) if name in _SHORT else (), carried=True)
+        for name in _VALUES.split()
+    ),
 )
 """Flags that say nothing about speculation, by whether they take a value."""
 TABLE: Mapping[str, Option] = {

@@ -6,16 +6,18 @@ Called by the dialect. llama.cpp takes values as separate words only; an undersc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from draftproof.configs.engines.account import build
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.llamacpp import arguments, words
 from draftproof.configs.engines.llamacpp.names import is_file
+from draftproof.configs.engines.told import remark_variables, take_start
 from draftproof.configs.reading.options import Option, Options, is_option, read_options
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
-from draftproof.configs.reading.started import read_start
+from draftproof.configs.reading.start import Start
 from draftproof.configs.speculation import Speculation
 
 _S = "speculation."
@@ -24,11 +26,14 @@ _PROGRAM = "llama-server"
 
 def gather(place: Place, found: Gathering) -> None:
     """Raises DP111 with line and column."""
-    command = read_start(place)
-    if command.environment:
-        found.own("env", dict(command.environment), around=True)
-    line = command.words
-    given = read_options(place, _normal(place, _after_program(place, line, found)), _TABLE)
+    start = take_start(place, found)
+    for name in start.environment:
+        if name.startswith("LLAMA_ARG_"):
+            found.remark(
+                "unread", name, "a flag as a variable: give it as a flag", found=start.environment[name]
+            )
+    given = read_options(place, _normal(place, _after_program(place, start, found)), _TABLE)
+    remark_variables(given, found)
     if given.positional:
         stray = given.positional[0]
         raise place.at(stray.position).refused(
@@ -48,21 +53,24 @@ def gather(place: Place, found: Gathering) -> None:
     found.say("rest", _carried(given, found))
 
 
-def _after_program(place: Place, line: Sequence[Word], found: Gathering) -> Sequence[Word]:
+def _after_program(place: Place, start: Start, found: Gathering) -> Sequence[Word]:
+    line, around = start.words, start.around
     if not line:
         raise place.refused(
             "nothing", f"`{_PROGRAM} …` or its flags", "Give the command that starts the server."
         )
     first = line[0]
     if is_option(first.text):
-        return line
+        if around:
+            found.own("launcher", around, around=True)
+        return line[first.text == "--server" and start.image is not None :]  # llama.cpp:full takes it first
     name = first.text.rpartition("/")[2].removesuffix(".exe")
     if name not in (_PROGRAM, "server"):
         raise place.at(first.position).refused(
             first.text, f"`{_PROGRAM} …` or its flags", "Give the command that starts the server."
         )
-    if first.text != _PROGRAM:
-        found.own("launcher", first.text, around=True)
+    if around or first.text != _PROGRAM:
+        found.own("launcher", (*around, first.text) if around else first.text, around=True)
     return line[1:]
 
 
@@ -81,7 +89,7 @@ def _normal(place: Place, line: Sequence[Word]) -> list[Word]:
                     "Write a space in place of the equals sign.",
                 )
             text = text.replace("_", "-") if not equals else text
-        normal.append(Word(text, word.position, word.quoted))
+        normal.append(replace(word, text=text))
     return normal
 
 
@@ -317,8 +325,8 @@ _TABLE: Mapping[str, Option] = {
         *(Option(flag.name, flag.kind, flag.aliases) for flag in _SPECULATIVE.values()),
         *(Option(name, "int") for name in words.REMOVED),
         *(Option(name, "flag") for name in sorted(arguments.SWITCHES)),
-        *(Option(name) for name in sorted(arguments.VALUES)),
-        *(Option(name, "list") for name in sorted(arguments.PAIRS)),
+        *(Option(name, carried=True) for name in sorted(arguments.VALUES)),
+        *(Option(name, "list", carried=True) for name in sorted(arguments.PAIRS)),
     )
     for spelling in (option.name, *option.aliases)
 }  # fmt: skip

@@ -52,9 +52,12 @@ class LlamaCppWriter(Writer):
         self._deployment()
         self._speculation()
         self._around()
-        launcher = str(account.said.get("extras.llamacpp.launcher", "llama-server"))
+        said = account.said.get("extras.llamacpp.launcher", "llama-server")
+        launcher = said if isinstance(said, tuple) else (said,)
         environment = dict(account.said.get("extras.llamacpp.env", {})).items()
-        return (Artifact(name="command", text=write_command([launcher, *self.words], environment)),)
+        return (
+            Artifact(name="command", text=write_command([*map(str, launcher), *self.words], environment)),
+        )
 
     def _deployment(self) -> None:
         account = self.account

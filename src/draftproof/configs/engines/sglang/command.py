@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
 
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.sglang import flags
+from draftproof.configs.engines.told import remark_variables
 from draftproof.configs.reading.options import Given, Options, is_option, number, read_options
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
+from draftproof.configs.reading.start import Start
 
 _GONE = frozenset((*flags.RENAMED, *flags.GONE))
 _HUMAN = re.compile(r"(\d{1,18})(\.\d{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?")
@@ -27,19 +30,21 @@ LAUNCHER = ("python3", "-m", "sglang.launch_server")
 def read_flags(place: Place, words: Sequence[Word], found: Gathering) -> Options:
     options = read_options(place, words, flags.ALL, abbreviated="--", gone=_GONE)
     options = _carried(_without_renamed(place, options, found))
+    remark_variables(options, found)
     if options.positional:
         word = options.positional[0]
         raise place.at(word.position).refused(word.text, "flags", "SGLang takes the model as --model-path.")
     return options
 
 
-def after_launcher(place: Place, words: tuple[Word, ...], found: Gathering) -> list[Word]:
+def after_launcher(place: Place, begin: Start, found: Gathering) -> list[Word]:
     """The arguments; the launcher is kept where it is not the usual one."""
+    words, around = begin.words, begin.around
     texts = [word.text for word in words]
     for launcher in _LAUNCHERS:
         for start in range(len(texts) - 1):
             if (texts[start].rsplit("/", 1)[-1], texts[start + 1]) == launcher:
-                if (prefix := tuple(texts[: start + 2])) != LAUNCHER:
+                if (prefix := (*around, *texts[: start + 2])) != LAUNCHER:
                     found.own("launcher", prefix, around=True)
                 return _with_flag(words[start + 2 :], launcher)
     if not words or not words[0].text.startswith("-"):
@@ -48,7 +53,7 @@ def after_launcher(place: Place, words: tuple[Word, ...], found: Gathering) -> l
             "sglang serve, python -m sglang.launch_server, or flags alone",
             "Give SGLang's command.",
         )
-    found.own("launcher", (), around=True)
+    found.own("launcher", around, around=True)
     return list(words)
 
 
@@ -77,7 +82,7 @@ def _without_renamed(place: Place, options: Options, found: Gathering) -> Option
         renaming, dropping = flags.RENAMED.get(name), name in flags.GONE
         if renaming:
             found.remark("removed", name, "renamed", found=word.text, today=renaming, position=word.position)
-            again.append(Word(renaming + equals + value, word.position))
+            again.append(replace(word, text=renaming + equals + value))
         elif dropping:
             found.remark("removed", name, flags.GONE[name], found=word.text, position=word.position)
         elif name.startswith(("--speculative-", "--spec-")):

@@ -11,24 +11,22 @@ from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.sglang import flags
 from draftproof.configs.engines.sglang.adaptive import read_slots
 from draftproof.configs.engines.sglang.command import after_launcher, read_flags, whole_number
+from draftproof.configs.engines.told import take_start
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.options import Given, Option, Options
 from draftproof.configs.reading.refusal import Place
-from draftproof.configs.reading.started import read_start
 
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column."""
-    line = read_start(place)
-    arguments = after_launcher(place, line.words, found)
+    arguments = after_launcher(place, take_start(place, found), found)
     arguments, file = take_file(place, arguments, read, _truth, found)
     options = read_flags(place, arguments, found)
     if file is not None:
         theirs = read_flags(file.place, file.words, found)
         options.given = theirs.given | options.given
         options.rest = [*theirs.rest, *options.rest]
-    if line.environment:
-        _environment(line.environment, found)
+    _environment(found)
     for given in options.overridden:
         found.remark(
             "ignored", given.option.name, "given again later, and the last one counts",
@@ -43,9 +41,9 @@ def _truth(flag: str, is_true: bool) -> list[str]:
     return [flag] if is_true else []
 
 
-def _environment(environment: tuple[tuple[str, str], ...], found: Gathering) -> None:
+def _environment(found: Gathering) -> None:
     kept = {}
-    for name, value in environment:
+    for name, value in found.settings.pop("extras.sglang.env", {}).items():
         if name == "SGLANG_ENABLE_SPEC_V2":
             found.remark(
                 "ignored",

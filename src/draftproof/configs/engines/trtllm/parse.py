@@ -13,12 +13,13 @@ from typing import Any
 
 from draftproof.configs.engines.base import Reader, read_or_why
 from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.told import remark_variables, take_start
 from draftproof.configs.engines.trtllm import keys
 from draftproof.configs.reading.node import Node
-from draftproof.configs.reading.options import read_options
+from draftproof.configs.reading.options import read_options, single
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
-from draftproof.configs.reading.started import read_start
+from draftproof.configs.reading.started import is_start
 from draftproof.configs.reading.yamltext import read_yaml
 from draftproof.configs.speculation import BatchRange
 
@@ -28,14 +29,14 @@ _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serv
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column, DP002 for a file that is named and not there."""
-    if _COMMAND.search(place.text):
+    if _COMMAND.search(place.text) or is_start(place.text):
         _command(place, found, read)
     else:
         _file(place, found)
 
 
 def _command(place: Place, found: Gathering, read: Reader | None) -> None:
-    line = read_start(place)
+    line = take_start(place, found)
     words = list(line.words)
     if not words or words[0].text.rpartition("/")[2] != "trtllm-serve":
         first = words[0] if words else Word("nothing", 0)
@@ -48,14 +49,13 @@ def _command(place: Place, found: Gathering, read: Reader | None) -> None:
             words[0].text, "trtllm-serve MODEL", "Give the serving command."
         )
     options = read_options(place, words, keys.TABLE)
-    if len(options.positional) != 1:
-        where = options.positional[1].position if options.positional else len(place.text)
-        raise place.at(where).refused(
-            f"{len(options.positional)} arguments", "trtllm-serve MODEL with one model", "Name the model."
+    model = single(place, options, "trtllm-serve MODEL with one model")
+    if model is None:
+        raise place.at(len(place.text)).refused(
+            "no model", "trtllm-serve MODEL with one model", "Name the model."
         )
-    if line.environment:
-        found.own("env", dict(line.environment), around=True)
-    found.say("target", options.positional[0].text)
+    remark_variables(options, found)
+    found.say("target", model.text)
     for key, option in keys.FLAGS.items():
         given = options.given.get(option.name)
         if given is not None:

@@ -294,7 +294,7 @@ class TensorRTLLMWriter(Writer):
         account = self.account
         for path in account.under("extras.trtllm"):
             key = path.removeprefix(_AROUND)
-            if account.is_noted(path) or key in ("env", "config", "speculative_config"):
+            if account.is_noted(path) or key in ("env", "image", "config", "speculative_config"):
                 continue
             if key in keys.TOP or (key in ("kv_cache_config", "cuda_graph_config") and key in self.config):
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,22 +16,20 @@ from draftproof.configs.engines.account import changeable
 from draftproof.configs.engines.base import Reader
 from draftproof.configs.engines.flag_file import FlagFile, take_file
 from draftproof.configs.engines.gathering import Gathering
+from draftproof.configs.engines.told import remark_variables, take_start
 from draftproof.configs.engines.vllm import arguments, facts, options
 from draftproof.configs.engines.vllm.config_reading import read_config
 from draftproof.configs.engines.vllm.history import remark_removed
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
-from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options
+from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options, single
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
-from draftproof.configs.reading.started import read_start
+from draftproof.configs.reading.start import Start
 from draftproof.core.errors import DraftproofError
 
 _ENTRY_POINT = "vllm.entrypoints.openai.api_server"
 _CONFIG = "--speculative-config"
-_IMAGE = re.compile(
-    r"(?:[^\s]*/)?vllm-openai(?:-[a-z]+)?(?::(?:v?(?P<version>\d+\.\d+\.\d+)|[\w.-]+))?(?:@sha256:[0-9a-f]+)?"
-)
 _HUMAN = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([kKmMgGtT]?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -45,10 +44,7 @@ def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     if start == "{":
         rest = _read_object(read_json(place), found)
     else:
-        line = read_start(place)
-        if line.environment:
-            found.own("env", dict(line.environment), around=True)
-        rest = _read_words(place, line.words, read, found)
+        rest = _read_words(place, take_start(place, found), read, found)
     found.say("rest", rest)
 
 
@@ -90,16 +86,14 @@ def _field(path: str, option: Option, node: Node) -> Any:
     return node.number(option.name) if option.kind == "float" else node.text(option.name)
 
 
-def _read_words(
-    place: Place, words: Sequence[Word], read: Reader | None, found: Gathering
-) -> tuple[str, ...]:
-    of_serve = all(word.text != _ENTRY_POINT for word in words)
-    words, file = take_file(place, _after_program(place, words, found), read, _truth, found)
+def _read_words(place: Place, begin: Start, read: Reader | None, found: Gathering) -> tuple[str, ...]:
+    of_serve = begin.image is None and all(word.text != _ENTRY_POINT for word in begin.words)
+    words, file = take_file(place, _after_program(place, begin, found), read, _truth, found)
     words, config = _undotted(place, words)
     given = read_options(place, words, _TABLE, abbreviated="--")
     if file is not None:
         config = _put_under(file, given, config)
-    _read_target(place, given, found, warns=of_serve and "extras.vllm.launcher" not in found.settings)
+    _read_target(place, given, found, warns=of_serve)
     unnamed: list[str] = []
     for name, item in given.given.items():
         path = options.FIELDS[name][0] if name in options.FIELDS else "target"
@@ -159,46 +153,30 @@ def _carried(given: Options, found: Gathering) -> tuple[str, ...]:
     return tuple(text for _, texts in sorted(groups) for text in texts)
 
 
-def _after_program(place: Place, words: Sequence[Word], found: Gathering) -> Sequence[Word]:
+def _after_program(place: Place, begin: Start, found: Gathering) -> Sequence[Word]:
     """The arguments behind `vllm serve`, `python -m …api_server`, `serve` or an image; or flags alone."""
+    words, around = begin.words, begin.around
     texts = [word.text for word in words]
+    if around:
+        found.own("launcher", around, around=True)
     if texts and texts[0].startswith("-"):
         return words
-    if texts[:2] in (["docker", "run"], ["podman", "run"]):
-        return _after_image(place, words, found)
     for index, text in enumerate(texts):
-        if text == _ENTRY_POINT and index and texts[index - 1] == "-m":
-            return words[index + 1 :]
-        if text == "serve" and (index == 0 or texts[index - 1].rpartition("/")[2] == "vllm"):
+        if (text == _ENTRY_POINT and index and texts[index - 1] == "-m") or (
+            text == "serve" and (index == 0 or texts[index - 1].rpartition("/")[2] == "vllm")
+        ):
+            if around:
+                found.own("launcher", (*around, *texts[: index + 1]), around=True)
             return words[index + 1 :]
         if text.startswith("-") and text != "-m":
             break
+    if begin.image is not None and begin.image.engine == "vllm":  # its entry point is `vllm serve`
+        return words
     position = words[0].position if words else 0
     raise place.at(position).refused(
         texts[0] if texts else "nothing",
         "`vllm serve …`, its arguments, or a JSON object",
         "Give the command that starts the server.",
-    )
-
-
-def _after_image(place: Place, words: Sequence[Word], found: Gathering) -> Sequence[Word]:
-    """What follows vLLM's image or `vllm serve`; the words up to it are how it is started, and the image's tag is the
-    version."""
-    for index, word in enumerate(words):
-        match = _IMAGE.fullmatch(word.text)
-        if match is not None:
-            found.settings["extras.vllm.launcher"] = tuple(before.text for before in words[: index + 1])
-            if match["version"] and not found.asked:
-                found.asked = found.version = match["version"]
-            return words[index + 1 :]
-    for index, word in enumerate(words[1:], 1):
-        if word.text == "serve" and words[index - 1].text.rpartition("/")[2] == "vllm":
-            found.settings["extras.vllm.launcher"] = tuple(before.text for before in words[: index + 1])
-            return words[index + 1 :]
-    raise place.at(words[0].position).refused(
-        "a container without vLLM's image",
-        "an image named vllm-openai, or `vllm serve`",
-        "Give the arguments of the server alone.",
     )
 
 
@@ -218,13 +196,14 @@ def _undotted(place: Place, words: Sequence[Word]) -> tuple[list[Word], Node | N
             continue
         stem = stem.replace("_", "-")
         if not (dot and stem == _CONFIG):
-            left.append(Word(stem + dot + key + equals + value, word.position, word.quoted))
+            left.append(replace(word, text=stem + dot + key + equals + value))
             continue
         if not equals:
             if index == len(words):
                 raise place.at(word.position).refused(name, f"{name} VALUE", "Give the value.")
-            value = words[index].text
+            value = words[index].known(place)
             index += 1
+        word.known(place)
         start = start or word.position
         members[key] = _loose(place.at(word.position), value)
     config = Node(MappingProxyType(members), place.at(start)) if members else None
@@ -242,21 +221,18 @@ def _loose(place: Place, raw: str) -> Node:
 def _read_target(place: Place, given: Options, found: Gathering, warns: bool) -> None:
     """`warns`: `vllm serve` takes the model before the flags; an image and the older entry point do not mind."""
     flagged = given.given.get("--model")
-    if len(given.positional) > 1:
-        extra = given.positional[1]
-        raise place.at(extra.position).refused(
-            extra.text, "one model before the flags", "Remove it, or quote it."
-        )
-    if given.positional:
-        found.settings["target"] = given.positional[0].text
+    named = single(place, given, "one model before the flags", flagged is not None)
+    remark_variables(given, found)
+    if named is not None:
+        found.settings["target"] = named.text
     if flagged is not None:
-        if given.positional:
+        if named is not None:
             found.remark(
                 "ignored", "--model", "the model is named before the flags too", found=str(flagged.value)
             )
         else:
             found.settings["target"] = str(flagged.value)
-        if not given.positional and warns and flagged.place.name is None:
+        if named is None and warns and flagged.place.name is None:
             found.remark(
                 "deprecated",
                 "--model",
@@ -341,8 +317,8 @@ def _typed(place: Place, key: str, value: object) -> Any:
 
 _OTHERS = (
     *(Option(flag, "flag") for flag in sorted(arguments.SWITCHES)),
-    *(Option(flag) for flag in sorted(arguments.VALUES)),
-    *(Option(flag, "list") for flag in sorted(arguments.LISTS)),
+    *(Option(flag, carried=True) for flag in sorted(arguments.VALUES)),
+    *(Option(flag, "list", carried=True) for flag in sorted(arguments.LISTS)),
 )
 _CARRIED = frozenset(option.name for option in _OTHERS)
 _TABLE: Mapping[str, Option] = {
