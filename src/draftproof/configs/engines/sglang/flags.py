@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from draftproof.configs.engines.sglang.arguments import OTHERS
 from draftproof.configs.reading.options import Option
 from draftproof.core.finding import Source
@@ -124,7 +126,9 @@ TABLE: dict[str, Option] = {
 }
 """What is judged."""
 ALL: dict[str, Option] = TABLE | {
-    spelling: option for option in OTHERS for spelling in (option.name, *option.aliases)
+    spelling: replace(option, carried=True)
+    for option in OTHERS
+    for spelling in (option.name, *option.aliases)
 }
 """Every flag there is, so that an abbreviation can be told."""
 
