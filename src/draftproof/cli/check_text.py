@@ -20,6 +20,7 @@ _WIDTH = 110
 _INDENT = " " * 10
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 _COUNTED = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_NOTHING = "nothing could be checked without a drafter or a configuration"
 
 
 def document(asked: Asked, judgement: Judgement, verdict: Verdict) -> dict[str, Any]:
@@ -45,7 +46,16 @@ def document(asked: Asked, judgement: Judgement, verdict: Verdict) -> dict[str, 
 
 def show(asked: Asked, judgement: Judgement, verdict: Verdict, record: str | None) -> None:
     head = [*_head(asked), *([record] if record else [])]
-    for line in (*head, "", *_findings(verdict), *_closing(asked, judgement)):
+    seen = (
+        judgement.checked,
+        judgement.not_checked,
+        verdict.engines,
+        verdict.open,
+        verdict.allowed,
+        verdict.unused,
+    )
+    said = _findings(verdict) if any(seen) else (_NOTHING, "")
+    for line in (*head, "", *said, *_closing(asked, judgement)):
         click.echo(line)
 
 
@@ -196,9 +206,10 @@ def _source(finding: Finding) -> str:
 def _closing(asked: Asked, judgement: Judgement) -> Iterator[str]:
     families = Counter(code.partition("-")[0] for code in judgement.checked)
     counted = ", ".join(f"{family} {count}" for family, count in families.items())
-    yield from textwrap.wrap(
-        f"checked   {len(judgement.checked)} rules: {counted}", _WIDTH, subsequent_indent=_INDENT
-    )
+    if judgement.checked:
+        yield from textwrap.wrap(
+            f"checked   {len(judgement.checked)} rules: {counted}", _WIDTH, subsequent_indent=_INDENT
+        )
     if asked.told is not None:
         yield "not       settings, flags and versions: give what starts the engine, --command or --speculative-config"
     for reason, codes in _by_reason(judgement.not_checked):

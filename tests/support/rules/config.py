@@ -19,8 +19,8 @@ def run(
     return case(engine, Speculation(method=method, **said), None, files, **(fields or {}))
 
 
-def served(config: dict[str, Any], method: Method = "none") -> Build:
-    return case("vllm", Speculation(method=method), Checkpoint(config, tokens=None))
+def served(config: dict[str, Any], method: Method = "none", version: str | None = None) -> Build:
+    return case("vllm", Speculation(method=method), Checkpoint(config, tokens=None), version=version)
 
 
 SPECULATORS = {
@@ -92,6 +92,7 @@ FIXTURES = {
             run("sglang", "draft_model", schedule=SCHEDULE),
             run("llamacpp", "draft_model", schedule=SCHEDULE),
             run("vllm", "mtp", schedule=SCHEDULE, fields={"data_parallel": 2}),
+            run("vllm", "mtp", schedule=SCHEDULE, fields={"data_parallel": 2, "version": "0.32.0"}),
         ),
         negative=(
             run("sglang", "eagle3", schedule=SCHEDULE),
@@ -106,6 +107,7 @@ FIXTURES = {
             run("sglang", "eagle", adaptive=True, fields={"rest": ("--enable-dp-attention",)}),
             run("vllm", "mtp", adaptive=True, fields={"lora": True}),
             run("vllm", "mtp", adaptive=True, fields=V1),
+            run("vllm", "mtp", adaptive=True, fields={"lora": True, "version": "0.32.0"}),
         ),
         negative=(run("sglang", "eagle3", adaptive=True), run("vllm", "mtp", adaptive=True), run("sglang", "eagle3")),
     ),
@@ -130,7 +132,11 @@ FIXTURES = {
         ),
     ),
     "CONFIG-09": Fixtures(
-        positive=(served(SPECULATORS), served({**SPECULATORS, "speculators_config": {}})),
+        positive=(
+            served(SPECULATORS),
+            served(SPECULATORS, version="0.32.0"),
+            served({**SPECULATORS, "speculators_config": {}}),
+        ),
         negative=(served({**QWEN}), served(SPECULATORS, "ngram")),
     ),
     "CONFIG-10": Fixtures(

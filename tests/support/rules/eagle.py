@@ -273,4 +273,17 @@ FIXTURES = {
             run("trtllm", "eagle3", eagle3(eagle_config={"norm_before_fc": True}, norm_before_fc=True)),
         ),
     ),
+    "EAGLE-17": Fixtures(
+        positive=(
+            run("llamacpp", "eagle3", eagle3(**{"eagle3.target_layers": [2, 4, 5, 7]})),
+            run("llamacpp", "eagle3", eagle3(eagle_aux_hidden_state_layer_ids=[2, 5])),
+            run("llamacpp", "eagle3", eagle3(num_hidden_layers=2)),
+        ),
+        negative=(
+            run("llamacpp", "eagle3", eagle3()),
+            run("llamacpp", "eagle3", eagle3(**{"eagle3.target_layers": [2, 4, 5]})),
+            run("llamacpp", "eagle3", eagle3(**LAYERS)),
+            run("vllm", "eagle3", eagle3(num_hidden_layers=2, eagle_aux_hidden_state_layer_ids=[2, 5])),
+        ),
+    ),
 }  # fmt: skip

@@ -82,6 +82,7 @@ FIXTURES = {
     "FLAG-06": Fixtures(
         positive=(
             run("vllm", "ngram", depth=200),
+            run("vllm", "ngram", depth=200, fields={"version": "0.32.0"}),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=64, num_nodes=64), extras=REJECTION),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=2, num_nodes=20)),
         ),

@@ -22,8 +22,8 @@ def family(model_type: str, architecture: str = "NovelForCausalLM", **declared: 
     return run(target({**PLAIN, **MIMO}, **changes))
 
 
-def run(target: Checkpoint, engine: str = "vllm", depth: int = 1) -> Build:
-    return case(engine, Speculation(method="mtp", depth=depth), target)
+def run(target: Checkpoint, engine: str = "vllm", depth: int = 1, version: str | None = None) -> Build:
+    return case(engine, Speculation(method="mtp", depth=depth), target, version=version)
 
 
 DECLARED = {"num_nextn_predict_layers": 1}
@@ -71,7 +71,11 @@ FIXTURES = {
         ),
     ),
     "MTP-05": Fixtures(
-        positive=(run(GOOD, depth=2), run(target({**PLAIN, **MIMO}, num_nextn_predict_layers=2), depth=3)),
+        positive=(
+            run(GOOD, depth=2),
+            run(GOOD, depth=2, version="0.32.0"),
+            run(target({**PLAIN, **MIMO}, num_nextn_predict_layers=2), depth=3),
+        ),
         negative=(run(GOOD), run(target({**PLAIN, **MIMO}, num_nextn_predict_layers=3), depth=2)),
     ),
 }  # fmt: skip

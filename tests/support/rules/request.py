@@ -43,6 +43,7 @@ FIXTURES = {
             run("trtllm", "repetition_penalty", method="eagle3", version="1.2.1"),
             run("trtllm", "temperature", method="eagle3", version="1.2.1"),
             run("vllm", "prediction"),
+            run("vllm", "prediction", version="0.32.0"),
         ),
         negative=(
             run("trtllm", "stop", method="eagle3", version="1.2.1"),

@@ -98,6 +98,9 @@ def test_beside_a_configuration_they_are_named(invoke) -> None:
 def test_a_target_alone(invoke, target: Path, tmp_path: Path) -> None:
     text = invoke("check", str(target)).stdout
     assert "draftproof advise" in text
+    assert "nothing could be checked without a drafter or a configuration" in text
+    assert "nothing found" not in text
+    assert "0 rules" not in text
     mtp = write_view(tmp_path / "mtp", {**QWEN, "num_nextn_predict_layers": 1}, tensors={"a.weight": (2, 2)})
     result = invoke("check", str(mtp), "--json")
     assert result.document["methods"] == ["mtp"]

@@ -137,7 +137,7 @@ def _schedule(case: Case) -> Iterator[Hit]:
             detail="With data parallelism vLLM switches the schedule off by itself.",
             evidence=(shown,),
             severity=Severity.WARNING,
-            reading=read.VLLM,
+            reading=read.VLLM_BOTH,
         )
 
 
@@ -161,7 +161,7 @@ def _adaptive(case: Case) -> Iterator[Hit]:
                 detail=f"Adaptive verification is refused with {' and '.join(refused)}.",
                 evidence=(shown,),
                 severity=Severity.ERROR,
-                reading=read.VLLM,
+                reading=read.VLLM_BOTH,
             )
 
 
@@ -386,9 +386,9 @@ RULES = (
             "runs is a pair, although the command names one checkpoint and no speculation."
         ),
         remedy="Check the pair that it stands for.",
-        source=read.VLLM.source,
+        source=read.VLLM_BOTH.source,
         judge=_drafter_as_target,
-        readings=(read.VLLM,),
+        readings=(read.VLLM_BOTH,),
     ),
     Rule(
         code="CONFIG-10",

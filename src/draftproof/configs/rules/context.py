@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from draftproof.checkpoints.rope import ROPE_KEYS, rope_kind, rope_rules
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, real, whole
 from draftproof.configs.rules.facts.runners import runner
@@ -34,35 +36,50 @@ def _effect(case: Case) -> str:
     if on == "V1":
         return "vLLM (model runner V1) stops drafting for the whole batch beyond it"
     if on == "V2" and case.is_within("==0.33.0"):
-        scaling = case.drafter.language_config.get("rope_scaling")
-        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, Mapping) else "default"
-        if case.method == "draft_model" or str(kind) not in _PLAIN_ROPE:
+        kinds = {rope_kind(rule) for rule in rope_rules(case.drafter.language_config)}
+        if case.method == "draft_model" or not kinds <= _PLAIN_ROPE:
             return "vLLM (model runner V2) lowers the served context to it, with a warning alone"
         return "vLLM lengthens the head's positions and drafts on, where it was never trained and is hardly accepted"
     return "beyond it drafts are no longer accepted"
 
 
-def _positions(view: CheckpointView) -> int | None:
-    """Positions with the checkpoint's own rope scaling."""
+_MAX_LEN = Reading(
+    "vllm", ">=0.32,<=0.33.0", Source(name="vLLM 0.32.0 and 0.33.0 source: config/model.py", read="2026-11")
+)
+_SCALED_ALREADY = frozenset({"llama3", "longrope", "deepseek_llama_scaling"})
+"""Kinds under which max_position_embeddings counts the scaling in."""
+_YARN = frozenset({"yarn", "deepseek_yarn"})
+
+
+def _positions(case: Case, view: CheckpointView) -> int | None:
+    """Positions with the checkpoint's own rope scaling, as the engine counts them."""
     config = view.language_config
     plain = whole(config, "max_position_embeddings")
-    scaling = config.get("rope_scaling", config.get("rope_parameters"))
-    if plain is None or not isinstance(scaling, Mapping):
+    if plain is None or "gemma3" in str(config.get("model_type")):
         return plain
-    original, factor = whole(scaling, "original_max_position_embeddings"), real(scaling, "factor")
-    if original is not None and factor is not None and factor > 0:
-        return max(plain, int(original * factor))
-    return plain
+    return max((_scaled(case, plain, rule) for rule in rope_rules(config)), default=plain)
+
+
+def _scaled(case: Case, plain: int, rule: Mapping[str, Any]) -> int:
+    kind, factor = rope_kind(rule), real(rule, "factor")
+    if kind in _SCALED_ALREADY or factor is None or factor <= 0:
+        return plain
+    if case.engine == "vllm" and case.is_within(_MAX_LEN.versions):
+        return plain if kind in _YARN else int(plain * factor)
+    original = whole(rule, "original_max_position_embeddings")
+    if original is None:
+        return int(plain * factor) if case.engine == "sglang" else plain
+    return max(plain, int(original * factor))
 
 
 def _short_drafter(case: Case) -> Iterator[Hit]:
     if not case.has_drafter:
         return
-    theirs = case.speculation.draft_max_model_len or _positions(case.drafter)
+    theirs = case.speculation.draft_max_model_len or _positions(case, case.drafter)
     served = case.deployment.max_model_len
     is_said = served is not None
     if served is None and case.target_view is not None:
-        served = _positions(case.target_view)
+        served = _positions(case, case.target_view)
     if theirs is None or served is None or theirs >= served:
         return
     beyond = _share_beyond(case, theirs)
@@ -89,7 +106,7 @@ def _share_beyond(case: Case, positions: int) -> str:
     return f" About {over / len(lengths):.0%} of the requests exceed it (by {CHARS_PER_TOKEN} characters per token)."
 
 
-_ROPE_KEYS = frozenset({"rope_scaling", "rope_parameters", "max_position_embeddings", "rope_theta"})
+_ROPE_KEYS = frozenset({*ROPE_KEYS, "max_position_embeddings", "rope_theta"})
 
 
 def _lost_override(case: Case) -> Iterator[Hit]:
@@ -134,10 +151,9 @@ def _partial_rotary(case: Case) -> Iterator[Hit]:
 
 def _rotary_share(view: CheckpointView) -> float | None:
     config = view.language_config
-    nested = config.get("rope_parameters")
-    for place in (config, nested if isinstance(nested, Mapping) else {}):
-        value = real(place, "partial_rotary_factor")
-        if value is not None:
+    for place in (config, *rope_rules(config)):
+        value = place.get("partial_rotary_factor")
+        if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return None
 
@@ -150,7 +166,7 @@ def _draft_limit(case: Case) -> Iterator[Hit]:
         (case.target, "target"),
         (case.drafter if case.has_drafter else case.target, "drafter"),
     ):
-        positions = _positions(view)
+        positions = _positions(case, view)
         if positions is not None and limit > positions:
             yield Hit(
                 detail=f"max_model_len of the drafter is {limit}, and the {whose} has {positions} positions.",
@@ -213,18 +229,15 @@ _CHANGES_LENGTH = (
 _TRUE = ("1", "true", "yes", "y")
 
 
-def _longest(view: CheckpointView) -> int | None:
-    """The most that an engine derives from the checkpoint, with its own rope scaling, whichever key it prefers."""
+def _longest(case: Case, view: CheckpointView) -> int | None:
+    """The most that the engine derives from the checkpoint, with its own rope scaling."""
     config = view.language_config
-    found = [_positions(view), whole(config, "model_max_length")]
-    scaling = config.get("rope_scaling", config.get("rope_parameters"))
-    factor = scaling.get("factor") if isinstance(scaling, Mapping) else None
-    if (
-        found[0] is not None
-        and isinstance(factor, int | float)
-        and "original_max_position_embeddings" not in scaling
-    ):
-        found.append(int(found[0] * factor))
+    plain = whole(config, "max_position_embeddings")
+    found = [_positions(case, view), whole(config, "model_max_length")]
+    for rule in rope_rules(config):
+        factor = real(rule, "factor")
+        if plain is not None and factor is not None and "original_max_position_embeddings" not in rule:
+            found.append(int(plain * factor))
     return max((length for length in found if length is not None), default=None)
 
 
@@ -232,7 +245,7 @@ def _beyond_target(case: Case) -> Iterator[Hit]:
     served = case.deployment.max_model_len
     if served is None or any(case.extra(key) is not None for key in _CHANGES_LENGTH):
         return
-    longest = _longest(case.target)
+    longest = _longest(case, case.target)
     if longest is None or served <= longest:
         return
     variable = _ALLOWS_MORE.get(case.engine)

@@ -11,6 +11,7 @@ from draftproof.checkpoints.heads import find_mtp
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.engines.vllm.facts import MTP_FAMILIES
 from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
 from draftproof.configs.speculation import Method
 from draftproof.core.finding import Evidence, Severity, Source
@@ -205,6 +206,7 @@ def _family(case: Case) -> Iterator[Hit]:
     yield Hit(
         detail=f"{model_type} is not among the families whose MTP layers vLLM is known to run.",
         evidence=(Evidence(where="config.json", key="model_type", found=model_type),),
+        severity=Severity.INFO,
     )
 
 
@@ -300,9 +302,9 @@ RULES = (
             "multiple of their number."
         ),
         remedy="Start with as many draft tokens as there are layers.",
-        source=_VLLM.source,
+        source=read.VLLM_BOTH.source,
         judge=_depth,
         methods=_MTP,
-        readings=(_VLLM,),
+        readings=(read.VLLM_BOTH,),
     ),
 )

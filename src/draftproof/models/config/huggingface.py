@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from draftproof.checkpoints.rope import rope_key
 from draftproof.models.base import ExpertConfig, LayerConfig, ModelConfig, RopeConfig
 from draftproof.models.config.families import Family, family_of, rotary_layers
 from draftproof.models.config.fields import Fields, token_ids, unsupported
@@ -153,7 +154,7 @@ def _ropes(
 
     Transformers 5 keeps the rule and theta in rope_parameters, 4 the rule in rope_scaling beside rope_theta.
     """
-    key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
+    key = rope_key(values)
     place = f"config.json: {key}."
     beside = {
         name: values[name]

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from draftproof.configs.rules.facts.heads import NESTED, TOP, default_layers, head_reading
+from draftproof.configs.rules.eagle.reading import layers_taken
+from draftproof.configs.rules.facts.heads import default_layers, head_reading
+from draftproof.configs.rules.facts.runners import Runner
 from draftproof.configs.rules.judging import judge
 from draftproof.configs.rules.registry import rule
 from support.rules.eagle import LAYERS, eagle3, nested, run
@@ -46,15 +48,29 @@ def test_the_remedy_silences_the_rule(
     assert judge(again(tmp_path / "b"), [rule("EAGLE-15")]).findings == ()
 
 
-def test_engines_count_the_same_states_in_their_own_way() -> None:
-    assert default_layers(36) == (2, 18, 33)
-    for engine in ("vllm", "sglang", "trtllm", "llamacpp"):
-        assert head_reading(engine, None) is not None
-    known = head_reading("sglang", None)
+@pytest.mark.parametrize(
+    ("engine", "on", "config", "expected"),
+    [
+        ("vllm", "V2", {"eagle_aux_hidden_state_layer_ids": [2, 18, 33]}, (2, 18, 33)),
+        ("vllm", "V2", {"eagle_config": {"layer_ids": [2, 18, 33]}}, (2, 18, 33)),
+        ("vllm", "V2", nested(2, 18, 33), None),
+        ("vllm", "V1", nested(2, 18, 33), (2, 18, 33)),
+        ("vllm", "V1", {"eagle_config": {"layer_ids": [2, 18, 33]}}, None),
+        ("sglang", None, nested(1, 17, 32), (2, 18, 33)),
+        ("sglang", None, {"eagle_aux_hidden_state_layer_ids": [2, 18, 33]}, None),
+        ("llamacpp", None, {"eagle_aux_hidden_state_layer_ids": [2, 18, 33]}, (2, 18, 33)),
+        ("llamacpp", None, nested(2, 18, 33), None),
+        ("trtllm", None, nested(2, 18, 33), None),
+    ],
+)
+def test_engines_look_for_the_list_in_their_own_places(
+    engine: str, on: Runner | None, config: dict[str, Any], expected: tuple[int, ...] | None
+) -> None:
+    """`expected`: passed layers; None: the engine does not look there and takes its default."""
+    known = head_reading(engine, on)
     assert known is not None
-    assert known.layers == ((NESTED, 1),)
-    assert head_reading("vllm", "V1") != head_reading("vllm", "V2")
-    assert TOP in NESTED
+    assert layers_taken(known, config, num_layers=36) == (expected or default_layers(36))
+    assert layers_taken(known, config, num_layers=40) == (expected or (2, 20, 37))
 
 
 @pytest.mark.parametrize(

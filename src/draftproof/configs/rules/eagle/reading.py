@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from draftproof.checkpoints.head_tables import captured_layers
 from draftproof.checkpoints.view import TensorInfo
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.eagle.shared import EAGLE, EAGLE3, fc_of, kind_of
 from draftproof.configs.rules.facts.heads import (
     FLAGS,
@@ -18,7 +18,7 @@ from draftproof.configs.rules.facts.heads import (
     head_reading,
 )
 from draftproof.configs.rules.facts.runners import runner
-from draftproof.configs.rules.rule import Hit, Rule
+from draftproof.configs.rules.rule import Hit, Reading, Rule
 from draftproof.core.finding import Evidence, Severity, Source
 
 _LAYERS = Source(name="SGLang pull request 32334, vLLM pull request 43671", read="2026-11")
@@ -77,7 +77,7 @@ def _layers_elsewhere(case: Case) -> Iterator[Hit]:
     if top is None and nested is None:
         return
     num_layers = case.whole(case.target, "num_hidden_layers", "target")
-    taken = _taken(known, config, num_layers)
+    taken = layers_taken(known, config, num_layers)
     passed = [top] if top else []
     passed += [tuple(layer + shift for layer in nested) for shift in (0, 1)] if nested else []
     if taken in passed:
@@ -99,7 +99,7 @@ def _layers_elsewhere(case: Case) -> Iterator[Hit]:
     )
 
 
-def _taken(known: HeadReading, config: Mapping[str, object], num_layers: int) -> tuple[int, ...]:
+def layers_taken(known: HeadReading, config: Mapping[str, object], num_layers: int) -> tuple[int, ...]:
     """Passed layers whose states the engine feeds into the head."""
     for path, shift in known.layers:
         listed = _listed(config, path)
@@ -230,6 +230,37 @@ _NOT_BUILT = {
     ("vllm", "use_aux_norm"): "Write it as fc_norm, its name today, in a copy of the head's config.json."
 }
 
+
+def _llamacpp_bounds(case: Case) -> Iterator[Hit]:
+    if kind_of(case) != "eagle3":
+        return
+    config = case.drafter.config
+    listed = next(
+        (
+            (key, len(found))
+            for key, found in config.items()
+            if key.endswith(".target_layers") and isinstance(found, list)
+        ),
+        None,
+    )
+    if listed is None and (top := _listed(config, TOP)) is not None:
+        listed = TOP, len(top)
+    if listed is not None and listed[1] != 3:
+        yield _out_of_bounds(case, listed[0], listed[1], "captured layers", 3)
+    layers = whole(case.drafter.language_config, "num_hidden_layers")
+    if layers is not None and layers != 1:
+        yield _out_of_bounds(case, "num_hidden_layers", layers, "layers of its own", 1)
+
+
+def _out_of_bounds(case: Case, key: str, found: int, what: str, expected: int) -> Hit:
+    return Hit(
+        detail=f"The head has {found} {what}, and llama.cpp runs EAGLE-3 heads with {expected} alone.",
+        evidence=(Evidence(where=case.drafter.reference, key=key, found=str(found), expected=str(expected)),),
+    )
+
+
+_BOUNDS = Source(name="llama.cpp build 11434: src/models/eagle3.cpp, conversion/llama.py", read="2026-11")
+
 RULES = (
     Rule(
         code="EAGLE-12",
@@ -285,5 +316,19 @@ RULES = (
         source=_NORMS,
         judge=_unread_flags,
         methods=EAGLE3,
+    ),
+    Rule(
+        code="EAGLE-17",
+        title="An EAGLE-3 head of a size that llama.cpp does not run",
+        severity=Severity.ERROR,
+        about=(
+            "llama.cpp is written for heads of one layer that read three layers of the target. A file with another "
+            "number of captured layers is not loaded, one with more layers ends the program when it drafts."
+        ),
+        remedy="Run this head with another engine, or use a head of one layer that reads three.",
+        source=_BOUNDS,
+        judge=_llamacpp_bounds,
+        methods=EAGLE3,
+        readings=(Reading("llamacpp", "==11434", _BOUNDS),),
     ),
 )

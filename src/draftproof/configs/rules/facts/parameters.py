@@ -96,7 +96,7 @@ FACTS: tuple[ParameterFact, ...] = (
         words="batch 1, greedy or sampling only", remedy="Ask for one sequence.",
     ),
     ParameterFact(
-        parameters=("prediction",), effect="ignored", reading=read.VLLM,
+        parameters=("prediction",), effect="ignored", reading=read.VLLM_BOTH,
         words="not a parameter of this server: predicted outputs are not built",
         remedy="Use ngram or suffix, which draft from the prompt, or an engine with predicted outputs.",
     ),

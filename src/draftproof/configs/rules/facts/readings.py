@@ -6,6 +6,7 @@ from draftproof.configs.rules.rule import ANY_VERSION, Reading
 from draftproof.core.finding import Source
 
 VLLM = Reading("vllm", "==0.33.0", Source(name="vLLM 0.33.0 source", read="2026-11"))
+VLLM_BOTH = Reading("vllm", ">=0.32,<=0.33.0", Source(name="vLLM 0.32.0 and 0.33.0 source", read="2026-11"))
 VLLM_RAN = Reading(
     "vllm",
     ">=0.32,<=0.33.0",

@@ -26,7 +26,7 @@ REPORTS: tuple[Report, ...] = (
         "why a request was not drafted for",
     ),
     Report(
-        reading=read.VLLM,
+        reading=read.VLLM_BOTH,
         totals=tuple(
             f"`vllm:spec_decode_num_{name}_total`"
             for name in ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
@@ -55,7 +55,8 @@ REPORTS: tuple[Report, ...] = (
     Report(
         reading=read.LLAMACPP,
         totals=tuple(
-            f"`llamacpp:spec_decode_num_{name}_total`" for name in ("drafts", "draft_tokens", "accepted_tokens")
+            f"`llamacpp:spec_decode_num_{name}_total`"
+            for name in ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
         ),
         answers=("`timings.draft_n`", "`timings.draft_n_accepted`"),
         words="totals with `--metrics`; in an answer only where something was drafted",

@@ -24,7 +24,7 @@ def _bounds(case: Case) -> Iterator[Hit]:
                     where="command", key="num_speculative_tokens", found=str(depth), expected="at most 128"
                 ),
             ),
-            reading=read.VLLM,
+            reading=read.VLLM_BOTH,
         )
     tree = case.speculation.tree
     if case.engine == "trtllm" and tree is not None:
