@@ -151,11 +151,8 @@ def _partial_rotary(case: Case) -> Iterator[Hit]:
 
 def _rotary_share(view: CheckpointView) -> float | None:
     config = view.language_config
-    for place in (config, *rope_rules(config)):
-        value = place.get("partial_rotary_factor")
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return None
+    found = (real(place, "partial_rotary_factor") for place in (config, *rope_rules(config)))
+    return next((share for share in found if share is not None), None)
 
 
 def _draft_limit(case: Case) -> Iterator[Hit]:
