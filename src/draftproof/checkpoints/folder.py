@@ -16,6 +16,7 @@ from typing import Protocol
 
 from draftproof.checkpoints.files import broken, member, read_bounded
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 
 MAX_FILES = 1 << 16
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -79,7 +80,7 @@ class LocalFolder:
             if place.parent.name == "snapshots" and COMMIT.fullmatch(place.name):
                 return place.name
         try:
-            with (self.path / _DOWNLOAD_RECORD).open("rb") as file:
+            with open_regular(self.path / _DOWNLOAD_RECORD) as file:
                 first = file.read(41).decode("ascii").strip()
         except (OSError, UnicodeDecodeError):
             return None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from draftproof.checkpoints.folder import COMMIT
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 _MAX_TOKEN_BYTES = 4096
@@ -114,7 +115,7 @@ def without_credentials(url: str) -> str:
 
 def _stored_token(home: Path, path: str | None) -> str | None:
     try:
-        with Path(path or home / "token").expanduser().open("rb") as file:
+        with open_regular(Path(path or home / "token").expanduser()) as file:
             return file.read(_MAX_TOKEN_BYTES).decode("ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
@@ -138,9 +139,7 @@ def cached_snapshot(cache: Path | None, hub_id: HubId) -> tuple[Path, str] | Non
 
 def _read_ref(path: Path) -> str | None:
     try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(64).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None

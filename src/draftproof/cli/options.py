@@ -17,6 +17,7 @@ import click
 
 from draftproof.cli import output
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 
 if TYPE_CHECKING:
     from draftproof.engine.config import EngineConfig, OnUnfit
@@ -182,9 +183,9 @@ def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
 
 
 def read_text(path: Path, field: str) -> str:
-    """A text file of the user's. Raises DP002 for one that is missing, unreadable, endless or not UTF-8."""
+    """A text file of the user's. Raises DP002 for one that is missing, unreadable, no regular file, too long or not UTF-8."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MAX_TEXT_BYTES + 1)
     except (OSError, ValueError) as error:
         raise DraftproofError(
@@ -192,7 +193,7 @@ def read_text(path: Path, field: str) -> str:
             field,
             f"{path}: {(error.strerror if isinstance(error, OSError) else None) or error}",
             "a readable file",
-            "Name a file that exists.",
+            "Name an ordinary file that exists.",
         ) from error
     if len(data) > _MAX_TEXT_BYTES:
         raise DraftproofError(

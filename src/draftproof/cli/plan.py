@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--engine",
-    default="draftproof",
-    show_default=True,
     metavar="E[==VERSION]",
-    help="Whose memory is planned.",
+    help="Whose memory is planned. Default: the engine of --command, else draftproof.",
 )
 @click.option("--fraction", type=Within(0.01, 1.0), help="Of memory, as the engine defines it.")
 @click.option("--dtype", help="Of floats in weights, and of activations. Default: auto.")

@@ -43,10 +43,20 @@ class Asked:
 
 def read(target: str | None, options: dict[str, Any]) -> Asked:
     """Raises DP001 for arguments that contradict each other, and what assembling raises."""
-    engine, _, version = options["engine"].partition("==")
+    said, _, version = (options["engine"] or "").partition("==")
+    engine = said or "draftproof"
     if options["command_line"] is not None:
         deployment = _from_command(options["command_line"], engine, version or None)
         target = target or (deployment.target.name if deployment.target else None)
+        if said and deployment.engine != said:
+            raise _contradicts("--engine", said, f"{deployment.engine}, whose command was given")
+        if options["speculative"] is not None and deployment.speculation.method != "none":
+            raise _contradicts(
+                "--speculative-config",
+                "a second speculation",
+                "the one that --command says, or a command without",
+            )
+        engine = deployment.engine
     else:
         deployment = Deployment(engine=engine, version=version or None)
     if target is None:
@@ -78,11 +88,31 @@ def read(target: str | None, options: dict[str, Any]) -> Asked:
             'Add --speculative-config \'{"method": "draft_model", "num_speculative_tokens": 4}\'.',
         )
     setup = assemble(open_model(target), deployment, wish, open_model)
+    _need_drafter(setup, options)
     longest = setup.target.context_length
     context = (
         options["context"] or deployment.max_model_len or min(_DEFAULT_CONTEXT, longest or _DEFAULT_CONTEXT)
     )
     return Asked(target, setup, context, options["concurrency"], deployment.version)
+
+
+def _contradicts(option: str, found: object, expected: str) -> DraftproofError:
+    return DraftproofError("DP001", option, found, expected, "Leave one of both out.")
+
+
+def _need_drafter(setup: Setup, options: dict[str, Any]) -> None:
+    """Raises DP001 for options that say something of a drafter with layers of its own, where there is none."""
+    if setup.drafter is not None and (setup.drafter.layers or options["draft"] == "self"):
+        return
+    for name in ("draft", "draft_kv_dtype", "draft_window", "draft_tensor_parallel"):
+        if options[name] is not None:
+            raise DraftproofError(
+                "DP001",
+                f"--{name.replace('_', '-')}",
+                f"{options[name]}, with method {setup.method}",
+                "a drafter with layers and a cache of its own",
+                "Leave it out, or name a method that has a drafter.",
+            )
 
 
 def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment:

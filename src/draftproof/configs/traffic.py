@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 
 MAX_BYTES = 64 << 20
 MAX_REQUESTS = 100_000
@@ -57,10 +58,12 @@ class Traffic:
 def read_traffic(path: Path) -> Traffic:
     """Raises DP002 for a file that cannot be read or is too large, DP003 for a line that is no request."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error), "a readable file") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(
+            path, (error.strerror if isinstance(error, OSError) else None) or str(error), "a readable file"
+        ) from error
     if len(content) > MAX_BYTES:
         raise _unreadable(path, f"more than {MAX_BYTES >> 20} MiB", "a sample: a few hundred requests do")
     try:

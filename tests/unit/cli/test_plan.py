@@ -12,6 +12,7 @@ import pytest
 from support.checkpoints import write_checkpoint, write_gguf
 from support.plans import DRAFT, TARGET, write_config
 
+LOOK_UP = '{"method": "ngram", "num_speculative_tokens": 4}'
 CHAIN = '{"method": "draft_model", "num_speculative_tokens": 5}'
 
 
@@ -116,6 +117,18 @@ def test_files_of_both_kinds_are_planned_alike(invoke, tmp_path: Path) -> None:
             "DP103",
         ),
         (("TARGET", "--memory", "1GiB", "--kv-dtype", "fp3"), "DP001"),
+        (("--memory", "1GiB", "--engine", "sglang", "--command", "vllm serve TARGET"), "DP001"),
+        (
+            (
+                "--memory",
+                "1GiB",
+                "--command",
+                f"vllm serve TARGET --speculative-config '{LOOK_UP}'",
+                "--speculative-config",
+                LOOK_UP,
+            ),
+            "DP001",
+        ),
     ],
 )
 def test_bad_input_has_its_code(
@@ -168,6 +181,44 @@ def test_devices_that_do_not_divide_the_heads_are_remarked(
     assert {devices: warned(devices) for devices in ("1", "8", "3", "1000")} == {
         "1": False, "8": False, "3": True, "1000": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("speculation", [None, LOOK_UP, '{"method": "self", "num_speculative_tokens": 3}'])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--draft", "TARGET"),
+        ("--draft-kv-dtype", "fp8"),
+        ("--draft-window", "64"),
+        ("--draft-tensor-parallel", "2"),
+    ],
+)
+def test_options_of_a_drafter_need_one(
+    invoke, models: tuple[str, str], speculation: str | None, option: tuple[str, str]
+) -> None:
+    given = () if speculation is None else ("--speculative-config", speculation)
+    value = option[1].replace("TARGET", models[0])
+    result = invoke("plan", models[0], "--memory", "24GiB", *given, option[0], value)
+    in_json = option[0] == "--draft" and given  # as its model, which the method does not have
+    assert (result.status, result.code) == (2, "DP111" if in_json else "DP001")
+    assert in_json or option[0] in result.stderr
+
+
+def test_a_drafter_beside_a_command_without_one_is_refused(invoke, models: tuple[str, str]) -> None:
+    command = f"vllm serve {models[0]} --speculative-config '{LOOK_UP}'"
+    result = invoke("plan", "--memory", "24GiB", "--command", command, "--draft", models[1])
+    assert (result.status, result.code) == (2, "DP001")
+    assert "--draft" in result.stderr
+
+
+def test_the_command_tells_the_engine_and_its_speculation_may_be_given_beside_it(
+    invoke, models: tuple[str, str]
+) -> None:
+    command = ("--command", f"vllm serve {models[0]}", "--speculative-config", LOOK_UP)
+    for engine in ((), ("--engine", "vllm==0.33.0")):
+        document = invoke("plan", "--memory", "24GiB", *command, *engine, "--json").document
+        assert document["engine"] == "vllm"
+        assert document["speculation"]["method"] == "ngram"
 
 
 def test_neither_torch_nor_transformers_is_imported(models: tuple[str, str]) -> None:

@@ -25,6 +25,7 @@ from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import assignment, read_command
 from draftproof.configs.speculation import Deployment, ModelRef, as_dict
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 from draftproof.core.provenance import hardware
 from draftproof.core.version import __version__
 
@@ -149,11 +150,9 @@ def installed_version(engine: str) -> str | None:
 def read_verdict(path: Path) -> VerdictRecord:
     """Hash and verdicts of a report.json. Raises DP002 or DP432."""
     try:
-        if not path.is_file():
-            raise FileNotFoundError(2, "no such file")
-        digest = sha256_of_file(path)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(REPORT_MAX_BYTES + 1)
+        digest = sha256_of_file(path)
     except OSError as error:
         raise DraftproofError(
             "DP002",

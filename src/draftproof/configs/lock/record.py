@@ -14,6 +14,7 @@ from typing import Any
 
 from draftproof.checkpoints.files import parse_json
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import open_regular
 
 SCHEMA_VERSION = 1
 KIND = "draftproof deployment record"
@@ -92,9 +93,7 @@ def write_record(path: Path, record: DeploymentRecord) -> None:
 def read_record(path: Path) -> DeploymentRecord:
     """Raises DP002 where there is no file to read, DP431 for one that is no deployment record."""
     try:
-        if not path.is_file():
-            raise FileNotFoundError(2, "no such file")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         found = error.strerror if isinstance(error, OSError) else error
