@@ -183,7 +183,7 @@ def missing_extra(error: ModuleNotFoundError, extra: str) -> Exception:
 
 
 def read_text(path: Path, field: str) -> str:
-    """A text file of the user's. Raises DP002 for one that is missing, unreadable, no regular file, too long, not UTF-8."""
+    """A text file of the user's. Raises DP002 for one that cannot be read, is no plain file, too long or not UTF-8."""
     try:
         with open_regular(path) as file:
             data = file.read(_MAX_TEXT_BYTES + 1)

@@ -14,12 +14,23 @@ HIDDEN = "[redacted]"
 
 _ALWAYS = frozenset((
     "password", "passwd", "secret", "secrets", "credential", "credentials", "authorization", "bearer", "apikey", "auth",
-    "authtoken", "passphrase", "cookie",
+    "authtoken", "passphrase", "cookie", "jwt",
 ))  # fmt: skip
-_LAST = frozenset(("key", "keys", "token", "pat"))
+_ENDINGS = ("password", "passwd", "passphrase", "secret", "apikey", "authtoken", "accesskey")
+"""Of words that are written in one, such as PGPASSWORD."""
+_LAST = frozenset(("key", "keys", "token", "pat", "pass", "pw", "sig", "signature"))
+_LAST_OF_SEVERAL = frozenset(("pwd",))
+"""Alone it is the working directory."""
+_IDS = (("access", "key", "id"), ("secret", "id"))
+"""Names that end as a harmless one does."""
+_SHORT = frozenset(("-hft",))
+"""Flags whose name does not tell: llama.cpp's --hf-token (b11434)."""
+_LONG = ("--api-key", "--hf-token", "--admin-api-key")
+"""Flags of the engines that argparse takes by their beginning, too."""
+_SHORTEST_BEGINNING = 6
 _HARMLESS_BEFORE = frozenset((
     "eos", "bos", "pad", "mask", "unk", "sep", "cls", "stop", "noise", "image", "special", "per", "think", "end",
-    "start", "primary", "foreign", "sort", "cache", "public", "fc", "ptd", "pard", "no",
+    "start", "primary", "foreign", "sort", "cache", "public", "fc", "ptd", "pard", "no", "phase",
 ))  # fmt: skip
 _NOT_THE_SECRET = frozenset(("env", "file", "path", "name", "id", "ids", "length", "type", "dir", "header"))
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
@@ -39,6 +50,16 @@ _NAMED = re.compile(
     r"""(?P<before>(?P<quote>["']?)(?P<name>[A-Za-z_][\w.-]{0,60})(?P=quote)[ \t]*[:=](?:\s*(?=["'\[])|[ \t]*))"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|\[[^\]]*\]|[^\s,;&}\]"']+)"""
 )
+_PAIR = re.compile(
+    r"""(?P<before>\bname["']?[ \t]*:[ \t]*["']?(?P<name>[A-Za-z_][\w.-]{0,60})["']?\s*,?\s*"""
+    r"""["']?value["']?[ \t]*:[ \t]*["']?)[^\s,;}\]"']+"""
+)
+"""A variable of a container: {name: NAME, value: VALUE}."""
+_FLAG_IN_A_LIST = re.compile(
+    r"""(?P<before>(?P<name>--?[A-Za-z][\w.-]{0,60})(?:["']\s*,\s*["']|["']?\s*\n\s*-\s+["']?|,[ \t]*))"""
+    r"""(?!-)[^\s,}\]"']+"""
+)
+"""Arguments as JSON or YAML writes them."""
 _FLAG_AND_VALUES = re.compile(
     r"(?P<flag>--?[A-Za-z][\w.-]{0,60})(?P<values>(?:[ \t]+(?![-\\])(?:\"[^\"]*\"|'[^']*'|\S+))+)"
 )
@@ -47,9 +68,15 @@ _FLAG_AND_VALUES = re.compile(
 def is_secret_name(name: str) -> bool:
     """Whether a flag, a key or a variable of this name holds a secret itself."""
     words = [word.lower() for word in _WORDS.findall(name)]
+    if name in _SHORT or any(tuple(words[-len(end) :]) == end for end in _IDS):
+        return True
+    if len(name) >= _SHORTEST_BEGINNING and any(flag.startswith(name) for flag in _LONG):
+        return True
     if not words or words[-1] in _NOT_THE_SECRET:
         return False
-    if _ALWAYS & set(words):
+    if _ALWAYS & set(words) or any(word.endswith(_ENDINGS) for word in words):
+        return True
+    if len(words) > 1 and words[-1] in _LAST_OF_SEVERAL:
         return True
     return words[-1] in _LAST and not (len(words) > 1 and words[-2] in _HARMLESS_BEFORE)
 
@@ -60,17 +87,29 @@ def redact_text(text: str) -> str:
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _SHAPES.sub(HIDDEN, text)
     text = _QUERY.sub(lambda match: match[1] + HIDDEN if is_secret_name(match[2]) else match[0], text)
-    text = _NAMED.sub(_hide_named, text)
+    text = _hide_named(text)
+    text = _PAIR.sub(_hide_second, text)
+    text = _FLAG_IN_A_LIST.sub(_hide_second, text)
     return _FLAG_AND_VALUES.sub(
         lambda match: f"{match['flag']} {HIDDEN}" if is_secret_name(match["flag"]) else match[0], text
     )
 
 
-def _hide_named(match: re.Match[str]) -> str:
-    if not is_secret_name(match["name"]) or HIDDEN in match["value"]:
-        return match[0]
-    quote = match["value"][0] if match["value"][0] in "\"'" else ""
-    return f"{match['before']}{quote}{HIDDEN}{quote}"
+def _hide_second(match: re.Match[str]) -> str:
+    return f"{match['before']}{HIDDEN}" if is_secret_name(match["name"]) else match[0]
+
+
+def _hide_named(text: str) -> str:
+    """Values of NAME=VALUE and NAME: VALUE; a value may itself be such a pair (`Environment=NAME=VALUE`)."""
+    parts: list[str] = []
+    done = position = 0
+    while (match := _NAMED.search(text, position)) is not None:
+        position = match.start("value")
+        if is_secret_name(match["name"]) and HIDDEN not in match["value"]:
+            quote = match["value"][0] if match["value"][0] in "\"'" else ""
+            parts += [text[done:position], quote, HIDDEN, quote]
+            done = position = match.end()
+    return "".join([*parts, text[done:]])
 
 
 def redact_words(words: Iterable[str]) -> list[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftproof.configs import engines
 from draftproof.configs.lock.making import arguments_of
 from draftproof.configs.lock.redaction import HIDDEN, is_secret_name, redact, redact_text, redact_words
+from draftproof.configs.registry import DIALECTS
 
 SECRET = "s3cretValue0123456789"
 
@@ -34,6 +38,13 @@ SECRET = "s3cretValue0123456789"
         f"model: m\napi_key: {SECRET}\nextra:\n  hf_token: '{SECRET}'\n",
         f"secrets: [{SECRET}, {SECRET}]\n",
         f"vllm serve m \\\n  --api-key \\\n {SECRET}",
+        f"PGPASSWORD={SECRET} DB_PWD={SECRET} MY_PASS={SECRET} AWS_ACCESS_KEY_ID={SECRET} vllm serve m",
+        f"llama-server -hft {SECRET} -m model.gguf",
+        f"vllm serve m --api-k {SECRET} --hf-tok={SECRET}",
+        f'["vllm", "serve", "m", "--api-key", "{SECRET}"]',
+        f"command: [vllm, serve, m, --api-key, {SECRET}]\nenv:\n- {{name: PGPASSWORD, value: {SECRET}}}\n",
+        f"args:\n  - --api-key\n  - {SECRET}\nenv:\n  - name: HF_TOKEN\n    value: '{SECRET}'\n",
+        f"[Service]\nEnvironment=MY_PASS={SECRET} 'DB_PWD={SECRET}'\nExecStart=llama-server -hft {SECRET}\n",
         "vllm serve m --something hf_abcdefghijklmnopqrstuvwxyz",
         "vllm serve m --something sk-proj-abcdefghijklmnop",
         "vllm serve m --something eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
@@ -84,7 +95,49 @@ def test_no_word_after_a_secret_flag_survives(flag: str, value: str) -> None:
         assert redact_words([flag, value]) == [flag, HIDDEN]
 
 
+SECRET_FLAGS = {
+    "draftproof": set(),
+    "fireworks": {"api-key", "direct-route-api-keys"},
+    "llamacpp": {"--api-key", "--hf-token", "-hft", "--cors-credentials", "--no-cors-credentials"},
+    "openvino": set(),
+    "sglang": {"--api-key", "--admin-api-key"},
+    "transformers": set(),
+    "trtllm": set(),
+    "vllm": {"--api-key", "--hf-token", "allow-credentials"},
+}
+"""By engine; what carries no secret but is named so is hidden, too."""
+_LOOKS_SECRET = re.compile(r"key|token|secret|pass|pwd|auth|cred|hft|jwt|sig\b")
+_OF_PYTHON = {"pass", "key", "keys", "token", "multi-token"}
+
+
+@pytest.mark.parametrize("engine", DIALECTS)
+def test_every_engine_s_flags_are_judged(engine: str) -> None:
+    """All names in the tables of the dialect that look like a secret are listed above, or are none."""
+    folder = Path(engines.__file__).parent / engine
+    text = "\n".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))
+    names = set(re.findall(r"(?<![\w-])-{0,2}[a-z][a-z0-9-]*(?![\w-])", text))
+    found = {name for name in names if _LOOKS_SECRET.search(name) and is_secret_name(name)}
+    assert found - _OF_PYTHON <= SECRET_FLAGS[engine]
+    for name in SECRET_FLAGS[engine]:
+        flag = name if name.startswith("-") else f"--{name}"
+        for text in (f"x {flag} {SECRET}", f'["x", "{flag}", "{SECRET}"]', f"- x\n- {flag}\n- {SECRET}"):
+            assert SECRET not in json.dumps(arguments_of(text)), text
+    assert all(
+        is_secret_name(name) for name in names if name.endswith(("api-key", "api-keys", "password", "hft"))
+    )
+
+
 def test_names() -> None:
+    for name in (
+        "PGPASSWORD", "DB_PWD", "MY_PASS", "MYSQL_ROOT_PASSWORD", "AWS_ACCESS_KEY_ID", "VAULT_SECRET_ID", "-hft",
+        "--api-k", "--hf-tok", "--admin-api", "redisPassword", "CLIENTSECRET", "JWT", "smtp_pw", "sig",
+    ):  # fmt: skip
+        assert is_secret_name(name), name
+    for name in (
+        "PWD", "OLDPWD", "--api", "--max-passes", "bypass", "compass_id", "end_thinking_phase_token", "key_id",
+        "PASSWORD_FILE", "--host",
+    ):  # fmt: skip
+        assert not is_secret_name(name), name
     for name in (
         "api_key",
         "apiKey",
