@@ -146,6 +146,8 @@ def _workload(text: str) -> Workload:
             stand_in="no answers are built in: the files as they were before the edit stand in, an upper bound",
         )
     traffic = read_traffic(Path(text))
+    if traffic.unread is not None:
+        output.note(traffic.unread)
     answered = [request for request in traffic.requests if request.answer]
     predicted = [
         Recorded(request.prediction, request.answer or "") for request in answered if request.prediction
@@ -156,7 +158,7 @@ def _workload(text: str) -> Workload:
         num_answers=len(answered),
         num_predictions=sum(request.prediction is not None for request in traffic.requests),
         parameters=traffic.parameters,
-        copied=replay(Recorded(request.prompt, request.answer or "") for request in answered),
+        copied=replay(Recorded(request.prompt or "", request.answer or "") for request in answered),
         predicted=replay(predicted) if predicted else None,
     )
 

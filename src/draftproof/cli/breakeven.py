@@ -57,8 +57,10 @@ def command(as_json: bool, **options: Any) -> int:
     Without --measured or --from the numbers count as assumed: then thresholds alone are printed, and no speed-up.
     """
     from draftproof.cli import breakeven_text
+    from draftproof.planning.measured import with_contradictions
 
     asked = _from_file(options) if options["source"] is not None else _from_options(options)
+    asked = tuple(with_contradictions(sweep) for sweep in asked)
     if options["engine"] is not None and not breakeven_text.has_schedule(asked, options):
         raise DraftproofError(
             "DP001",

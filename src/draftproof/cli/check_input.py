@@ -12,6 +12,7 @@ from typing import Any
 
 from draftproof.checkpoints.gguf_naming import LLAMACPP_PREFERRED
 from draftproof.checkpoints.view import CheckpointView, open_view
+from draftproof.cli import output
 from draftproof.cli.check_engine import (
     Named,
     ask_endpoint,
@@ -189,10 +190,14 @@ def _with_requirements(
     if traffic is None:
         return deployment, Traffic(parameters=wanted) if names else None
     recorded = read_traffic(traffic)
+    if recorded.unread is not None:
+        output.note(recorded.unread)
     return deployment, Traffic(
         num_requests=len(recorded.requests),
         parameters={**wanted, **recorded.parameters},
-        prompt_chars=tuple(len(request.prompt) for request in recorded.requests),
+        prompt_chars=tuple(
+            len(request.prompt) for request in recorded.requests if request.prompt is not None
+        ),
     )
 
 

@@ -35,9 +35,10 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """`answer` None: it was not kept. `parameters`: those in use, a value that asks for nothing aside."""
+    """`prompt` None: it has no text, but token ids or images. `answer` None: it was not kept. `parameters`: those in
+    use, a value that asks for nothing aside."""
 
-    prompt: str
+    prompt: str | None
     answer: str | None
     prediction: str | None
     parameters: frozenset[str]
@@ -53,6 +54,17 @@ class Traffic:
         """Parameter → requests that use it."""
         counts = Counter(name for request in self.requests for name in sorted(request.parameters))
         return dict(counts.most_common())
+
+    @property
+    def unread(self) -> str | None:
+        """What is not judged of requests without text, as a sentence."""
+        count = sum(request.prompt is None for request in self.requests)
+        if not count:
+            return None
+        return (
+            f"{self.name}: {count} of {len(self.requests)} requests have no text (token ids, images): "
+            "their parameters are judged, lengths and text are not"
+        )
 
 
 def read_traffic(path: Path) -> Traffic:
@@ -102,10 +114,13 @@ def _request(path: Path, number: int, record: Any) -> RecordedRequest:
         if answer is None and _role(messages[-1]) == "assistant":
             answer = _text(messages[-1].get("content"))
             messages = messages[:-1]
-        prompt = "\n\n".join(filter(None, (_text(_content(message)) for message in messages)))
+        prompt = "\n\n".join(filter(None, (_text(_content(message)) for message in messages))) or None
+        is_request = any(_has_parts(message) for message in messages)
     else:
-        prompt = _text(inner.get("prompt", inner.get("text"))) or ""
-    if not prompt:
+        given = inner.get("prompt", inner.get("text"))
+        prompt = _text(given) or None
+        is_request = _is_token_ids(given)
+    if prompt is None and not is_request:
         raise _no_request(
             path, number, f"keys {', '.join(map(str, sorted(map(str, record))))[:120] or 'none'}"
         )
@@ -134,6 +149,24 @@ def _of_response(response: Mapping[str, Any]) -> str | None:
     return _text(_content(choices[0].get("message"))) or _text(choices[0].get("text"))
 
 
+def _has_parts(message: Any) -> bool:
+    """Whether it says something that is no text, such as an image."""
+    content = _content(message)
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and isinstance(part.get("type"), str) and part["type"] != "text"
+        for part in content
+    )
+
+
+def _is_token_ids(value: Any) -> bool:
+    """Token ids of one prompt, or a list of such prompts."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(part) is int for part in value) or all(
+        isinstance(part, list) and part and all(type(token) is int for token in part) for part in value
+    )
+
+
 def _role(message: Any) -> object:
     return message.get("role") if isinstance(message, dict) else None
 
@@ -143,11 +176,11 @@ def _content(message: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A string, or the text parts of a list of parts."""
+    """A string, or the texts and text parts of a list."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        parts = [part.get("text") for part in value if isinstance(part, dict)]
+        parts = [part.get("text") if isinstance(part, dict) else part for part in value]
         return "".join(part for part in parts if isinstance(part, str)) or None
     return None
 

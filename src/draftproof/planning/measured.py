@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from draftproof.core.errors import DraftproofError
@@ -17,6 +18,8 @@ from draftproof.planning.breakeven import MAX_DEPTH, Costs, Curve, check_rates, 
 from draftproof.planning.schedule import LoadPoint
 
 SHORTEST, LONGEST = 1e-12, 1e12
+NOISE = 0.05
+"""Share by which measured times may disagree."""
 _COUNT = re.compile(r"[0-9]{1,7}")
 
 
@@ -232,6 +235,8 @@ def curve_of(value: object, field: str, per_token: bool) -> Curve:
             pairs = []  # one row is a plain pass
     else:
         pairs = []
+    if not per_token and any(rows < 1 for rows, _ in pairs):
+        raise DraftproofError("DP103", field, "a pass over 0 rows", "counts of rows from 1", "Leave it out.")
     if not pairs or len(dict(pairs)) < len(pairs):
         raise DraftproofError(
             "DP103",
@@ -241,6 +246,36 @@ def curve_of(value: object, field: str, per_token: bool) -> Curve:
             "See --help.",
         )
     return Curve(tuple((count, ms / 1000) for count, ms in pairs))
+
+
+def contradictions(costs: Costs, where: str = "") -> tuple[str, ...]:
+    """Times that cannot all be true beyond what a measurement is off by: more rows in less time, or any rows in less
+    than plain decoding takes for one."""
+    found = []
+    limit = costs.decode_s * (1 - NOISE)
+    fast = [rows for rows, seconds in costs.verify.points if rows >= 1 and seconds < limit]
+    if fast:
+        found.append(f"{where}a pass over {fast[0]} rows takes less than plain decoding of one")
+    for what, curve in (("verifying", costs.verify), ("drafting", costs.draft)):
+        falls = [
+            late for (_, before), (late, after) in pairwise(curve.points) if after < before * (1 - NOISE)
+        ]
+        if falls:
+            found.append(f"{where}{what} takes less time for {falls[0]} than for fewer")
+    return tuple(
+        f"these times contradict each other: {what}; what follows from them does not hold" for what in found
+    )
+
+
+def with_contradictions(sweep: Measured) -> Measured:
+    """The sweep with a note for every point whose times contradict each other."""
+    many = len(sweep.points) > 1
+    notes = [
+        note
+        for point in sweep.points
+        for note in contradictions(point.costs, f"batch {point.batch}, " if many else "")
+    ]
+    return replace(sweep, notes=(*sweep.notes, *notes))
 
 
 def _time(value: object, field: str) -> float:

@@ -155,6 +155,8 @@ def test_our_engines_own_results_are_read(invoke, tmp_path: Path) -> None:
         (("--decode-ms", "10", "--draft-ms", "0", "--verify-ms", "1e-300,1e-300"), "DP103"),
         (("--decode-ms", "10", "--draft-ms", "1", "--verify-ms", "1:10,1:12"), "DP001"),
         (("--decode-ms", "10", "--draft-ms", "1", "--verify-ms", "1:10,01:12"), "DP103"),
+        (("--decode-ms", "10", "--draft-ms", "1", "--verify-ms", "0:10"), "DP103"),
+        (("--decode-ms", "10", "--draft-ms", "1", "--verify-ms", "0:9,5:11"), "DP103"),
         (("--decode-ms", "10", "--draft-ms", f"{'9' * 5000}:1", "--verify-ms", "11"), "DP103"),
     ],
 )
@@ -180,6 +182,36 @@ def test_bad_input_has_its_code(invoke, arguments: tuple[str, ...], code: str) -
 def test_documents_that_lack_something_are_refused(invoke, document: dict[str, Any], tmp_path: Path) -> None:
     result = invoke("breakeven", "--from", write(tmp_path / "found.json", document))
     assert (result.status, result.code) == (2, "DP103")
+
+
+@pytest.mark.parametrize(
+    ("draft", "verify", "told"),
+    [
+        ("1", "1:5,2:3,3:1", ("over 1 rows takes less", "verifying takes less time for 2 ")),
+        ("1", "9", ("over 1 rows takes less",)),
+        ("1", "1:10,4:14,8:12", ("verifying takes less time for 8 ",)),
+        ("3,2,1", "1:10,5:11", ("drafting takes less time for 2 ",)),
+        ("1", "1:9.8,2:10,3:9.9", ()),
+        ("0", "10.5,11,12", ()),
+    ],
+)
+def test_times_that_contradict_each_other_are_said(
+    invoke, tmp_path: Path, draft: str, verify: str, told: tuple[str, ...]
+) -> None:
+    times = ("--decode-ms", "10", "--draft-ms", draft, "--verify-ms", verify)
+    for given in (times, (*times, "--measured", "--acceptance", "0.8,0.6")):
+        text = invoke("breakeven", *given).stdout
+        assert text.count("contradict") == len(told)
+        assert all(part in text for part in told)
+        notes = invoke("breakeven", *given, "--json").document["sweeps"][0]["notes"]
+        assert len(notes) == len(told)
+
+
+def test_the_batch_whose_times_contradict_is_named(invoke, tmp_path: Path) -> None:
+    good = {"batch": 1, "decode_ms": 10, "draft_ms": 1, "verify_ms": [11, 12], "acceptance": [0.5, 0.3]}
+    sweep = {"sweep": [good, good | {"batch": 8, "verify_ms": [12, 5]}]}
+    text = invoke("breakeven", "--from", write(tmp_path / "sweep.json", sweep)).stdout
+    assert text.count("contradict each other: batch 8, ") == 2
 
 
 def test_neither_torch_nor_numpy_is_imported() -> None:

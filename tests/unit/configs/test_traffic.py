@@ -49,6 +49,28 @@ def test_shapes_that_people_have(
     assert (request.prompt, request.answer) == (prompt, answer)
 
 
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+
+
+@pytest.mark.parametrize("record", [{"prompt": [1, 2, 3]}, {"prompt": [[1], [2]]}, {"messages": [IMAGE]}])
+def test_requests_without_text_are_taken_for_what_they_ask(tmp_path: Path, record: dict[str, Any]) -> None:
+    file = tmp_path / "r.jsonl"
+    lines = [record | {"min_p": 0.1}, {"body": record}, {"prompt": "p"}]
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    traffic = read_traffic(file)
+    assert [request.prompt for request in traffic.requests] == [None, None, "p"]
+    assert traffic.parameters == {"min_p": 1}
+    assert traffic.unread is not None
+    assert traffic.unread.startswith("r.jsonl: 2 of 3 requests have no text")
+
+
+def test_texts_in_a_list_are_one_prompt_and_nothing_is_left_unread(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text(json.dumps({"prompt": ["a", "b"]}), encoding="utf-8")
+    traffic = read_traffic(file)
+    assert (traffic.requests[0].prompt, traffic.unread) == ("ab", None)
+
+
 @pytest.mark.parametrize("prediction", ["text", {"type": "content", "content": "text"}, [{"text": "text"}]])
 def test_predictions_in_every_shape(tmp_path: Path, prediction: Any) -> None:
     [request] = read(tmp_path, {"prompt": "p", "prediction": prediction})
@@ -67,7 +89,20 @@ def test_parameters_in_use_are_counted_and_neutral_values_are_not(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "line", ["", "[]", "{", '{"text": 3}', '{"messages": [3]}', "{}", "[" * 5000, '{"prompt": ""}']
+    "line",
+    [
+        "",
+        "[]",
+        "{",
+        '{"text": 3}',
+        '{"messages": [3]}',
+        "{}",
+        "[" * 5000,
+        '{"prompt": ""}',
+        '{"prompt": []}',
+        '{"prompt": [1, 2.5]}',
+        '{"prompt": [[]]}',
+    ],
 )
 def test_a_line_that_is_no_request_is_dp003_with_its_number(tmp_path: Path, line: str) -> None:
     file = tmp_path / "r.jsonl"
@@ -112,4 +147,4 @@ def test_any_json_is_a_request_or_is_refused(tmp_path_factory: pytest.TempPathFa
         [request] = read(tmp_path_factory.mktemp("fuzz"), record)
     except DraftproofError as error:
         codes.add(error.code)
-    assert codes == {"DP003"} if codes else request.prompt
+    assert codes == {"DP003"} if codes else request.prompt != ""

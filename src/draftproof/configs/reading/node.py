@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from draftproof.configs.reading.refusal import Place, cut
+from draftproof.configs.reading.refusal import Place, cut, without_zero
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000
@@ -20,6 +20,13 @@ class Node:
     value: bool | int | float | str | tuple[Node, ...] | Mapping[str, Node] | None
     place: Place
     key_place: Place | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, str):
+            without_zero(self.place, self.value)
+        elif isinstance(self.value, Mapping):
+            for key, part in self.value.items():
+                without_zero(part.key_place or self.place, key)
 
     @property
     def kind(self) -> str:

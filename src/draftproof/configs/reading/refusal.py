@@ -38,13 +38,21 @@ class Place:
         )
 
 
+def without_zero(place: Place, text: str) -> None:
+    """Raises DP111 for a zero character: no argument, variable or file name of a program can hold one."""
+    if "\0" in text:
+        here = place.at(text.index("\0")) if text is place.text else place
+        raise here.refused("a zero character", "text without it", "Remove it.")
+
+
 def cut(text: str) -> str:
     """At most 80 characters of what may be a hostile text."""
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
 
 
 def bounded(place: Place) -> None:
-    """Raises DP111 for a text that is longer than any configuration."""
+    """Raises DP111 for a text that is longer than any configuration, or holds a zero character."""
+    without_zero(place, place.text)
     if len(place.text) > MAX_CHARS:
         raise place.at(MAX_CHARS).refused(
             f"{len(place.text)} characters",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from draftproof.configs.reading.refusal import Place, bounded
+from draftproof.configs.reading.refusal import Place, bounded, without_zero
 from draftproof.configs.reading.shell import Word
 from draftproof.configs.reading.start import Collected
 
@@ -161,6 +161,7 @@ def _one_word(place: Place, setting: Setting, start: int) -> tuple[Word, int]:
         char = text[position]
         if char == "\\" and (escape := _ESCAPE.match(text, position)):
             parts.append(_unescaped(escape))
+            without_zero(place.at(setting.position + position), parts[-1])
             position, quoted = escape.end(), True
             continue
         if char == quote:

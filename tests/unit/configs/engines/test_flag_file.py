@@ -120,3 +120,18 @@ def test_what_is_wrong_is_told_with_its_place(engine: str, arguments: str, text:
 @ENGINES
 def test_an_empty_file_says_nothing(engine: str) -> None:
     assert parse(engine, "--config dir/serve.yaml --dtype bfloat16", "").deployment.dtype == "bfloat16"
+
+
+@ENGINES
+def test_a_flag_in_two_spellings_is_told(engine: str) -> None:
+    """vLLM takes underscores for dashes; an alias is another name in both."""
+    first, second = {"vllm": ("max-num-seqs", "max_num_seqs"), "sglang": ("tp", "tensor-parallel-size")}[
+        engine
+    ]
+    field = {"vllm": "max_num_seqs", "sglang": "tensor_parallel"}[engine]
+    target = {"vllm": "m", "sglang": "--model m"}[engine]
+    found = parse(engine, f"{target} --config dir/serve.yaml", f"{first}: 8\n{second}: 16\n")
+    assert getattr(found.deployment, field) == 16
+    [remark] = [remark for remark in found.remarks if "given again" in remark.reason]
+    assert remark.effect == "ignored"
+    assert "8" in remark.found

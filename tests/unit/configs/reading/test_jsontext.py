@@ -14,13 +14,15 @@ from draftproof.configs.reading.node import MAX_DEPTH, MAX_NODES
 from draftproof.configs.reading.refusal import MAX_CHARS, Place
 from draftproof.core.errors import DraftproofError
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    | st.text(TEXT),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(TEXT), inner, max_size=4),
     max_leaves=20,
 )
 

@@ -11,10 +11,12 @@ from draftproof.configs.reading.pythontext import Call, Code, Script, read_pytho
 from draftproof.configs.reading.refusal import Place
 from draftproof.core.errors import DraftproofError
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 LITERALS = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | FLOATS | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | FLOATS | st.text(TEXT),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(TEXT), inner, max_size=3),
     max_leaves=10,
 )
 

@@ -14,6 +14,8 @@ from draftproof.configs.reading.refusal import MAX_CHARS, Place
 from draftproof.configs.reading.shell import assignment, read_command, read_commands, write_command
 from draftproof.core.errors import DraftproofError
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
 
 def words(text: str) -> list[str]:
     return [word.text for word in read_command(Place("vllm", text)).words]
@@ -26,7 +28,7 @@ def refused(text: str) -> DraftproofError:
     return caught.value
 
 
-@given(st.lists(st.text(max_size=20), max_size=8))
+@given(st.lists(st.text(TEXT, max_size=20), max_size=8))
 @settings(deadline=None)
 def test_written_words_are_read_again(arguments: list[str]) -> None:
     text = write_command(["run", *arguments], width=30)

@@ -12,16 +12,18 @@ from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.yamltext import MAX_YAML_CHARS, YamlText, plain_yaml, read_yaml
 from draftproof.core.errors import DraftproofError
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
 SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63)
-    | st.text(max_size=12)
+    | st.text(TEXT, max_size=12)
     | st.sampled_from(["no", "1e3", "010"])
 )
 VALUES = st.recursive(
     SCALARS | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(TEXT, max_size=6), inner, max_size=4),
     max_leaves=15,
 )
 

@@ -26,6 +26,11 @@ def gather(place: Place, found: Gathering, read: Reader | None) -> None:
         theirs = read_flags(file.place, file.words, found)
         options.given = theirs.given | options.given
         options.rest = [*theirs.rest, *options.rest]
+        for given in theirs.overridden:
+            found.remark(
+                "ignored", given.option.name, "given again later, and the last one counts",
+                found=f"{given.written} {given.value}",
+            )  # fmt: skip
     _environment(found)
     for given in options.overridden:
         found.remark(

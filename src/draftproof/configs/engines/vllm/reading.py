@@ -128,6 +128,7 @@ def _put_under(file: FlagFile, given: Options, dotted: Node | None) -> Node | No
         if not {name, f"--{plain}", f"--no-{plain}"} & set(given.given):
             given.given[name] = item
     given.rest = [*theirs.rest, *given.rest]
+    given.overridden += theirs.overridden
     if more is None or dotted is None:
         return more or dotted
     return Node(MappingProxyType({**more.members(_CONFIG), **dotted.members(_CONFIG)}), dotted.place)
