@@ -7,6 +7,7 @@ milliseconds.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -216,14 +217,14 @@ def path_of(reference: str) -> str:
 
 
 def files_beside(file: Path | None) -> Callable[[str], str]:
-    """Reads files that a configuration names: next to its own file, else in the working directory."""
+    """Reads files that a configuration names: next to its own file, else in the working directory; ~ is the home."""
     base = Path() if file is None else file.parent
-    return lambda name: read_text(base / name, name)
+    return lambda name: read_text(base / os.path.expanduser(name), name)
 
 
 def file_of(text: str) -> Path | None:
     """FILE of an argument @FILE."""
-    return Path(text[1:]) if text.startswith("@") else None
+    return Path(os.path.expanduser(text[1:])) if text.startswith("@") else None
 
 
 def decode(data: bytes, field: str, source: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import decode, files_beside, json_option, read_text
+from draftproof.cli.options import decode, file_of, files_beside, json_option, read_text
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ def command(
 
 def _text(text: str | None, file: Path | None) -> tuple[str, Path | None]:
     """The text, and the file that it stands in. Raises DP001, DP002."""
-    if text is not None and text.startswith("@"):
+    named = file_of(text or "")
+    if named is not None:
         if file is not None:
             raise _two_sources()
-        file, text = Path(text[1:]), None
+        file, text = named, None
     if file is not None:
         if text is not None:
             raise _two_sources()

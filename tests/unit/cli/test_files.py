@@ -48,3 +48,15 @@ def test_a_pipe_that_a_command_names_is_unread(
     command = {"vllm": "vllm serve a/b", "sglang": "python -m sglang.launch_server --model-path a/b"}[engine]
     result = invoke("translate", "--from", engine, "--to", "vllm", f"{command} --config flags.yaml")
     assert "no regular file" in result.stdout + result.stderr
+
+
+def test_a_tilde_is_the_home_where_a_file_is_looked_up(
+    invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "flags.yaml").write_text("max-num-seqs: 7\n", encoding="utf-8")
+    (tmp_path / "start").write_text("vllm serve ~/m --config ~/flags.yaml\n", encoding="utf-8")
+    for command in ("vllm serve ~/m --config ~/flags.yaml", "@~/start"):
+        result = invoke("translate", "--from", "vllm", "--to", "sglang", command)
+        assert "--max-running-requests 7" in result.stdout
+        assert "--model-path ~/m " in result.stdout

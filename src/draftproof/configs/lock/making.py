@@ -85,7 +85,7 @@ def _checkpoint(reference: str | None, model: ModelRef | None, progress: Progres
         return None
     if reference is None:
         assert model is not None
-        reference = model.name
+        reference = os.path.expanduser(model.name)
         if model.revision is not None and not os.path.exists(reference):
             reference = f"{reference}@{model.revision}"
     if os.path.exists(reference):

@@ -30,7 +30,7 @@ _LONG = ("--api-key", "--hf-token", "--admin-api-key")
 _SHORTEST_BEGINNING = 6
 _HARMLESS_BEFORE = frozenset((
     "eos", "bos", "pad", "mask", "unk", "sep", "cls", "stop", "noise", "image", "special", "per", "think", "end",
-    "start", "primary", "foreign", "sort", "cache", "public", "fc", "ptd", "pard", "no", "phase",
+    "start", "primary", "foreign", "sort", "cache", "public", "fc", "first", "ptd", "pard", "no", "phase",
 ))  # fmt: skip
 _NOT_THE_SECRET = frozenset(("env", "file", "path", "name", "id", "ids", "length", "type", "dir", "header"))
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")

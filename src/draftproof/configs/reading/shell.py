@@ -24,6 +24,7 @@ _OUTPUT = re.compile(
 """Redirections, and a sign behind which nothing follows."""
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|(?=['\"]))")
 _MAX_NESTED = 32
+_HOME = re.compile(r"~[A-Za-z0-9._-]*(?:/|\Z)")
 _TYPESET = {
     **dict.fromkeys("\u00a0\u202f\u2007\u200b\u2060", "a blank that is no ordinary one"),
     **dict.fromkeys("“”„‟‘’‚‛«»", "a typographic quote"),
@@ -103,17 +104,26 @@ def assignment(word: Word) -> tuple[str, str] | None:
 
 
 def write_command(words: Iterable[str], environment: Iterable[tuple[str, str]] = (), width: int = 100) -> str:
-    """Quotes the words; starts a new line before an option once a line would grow beyond `width`."""
+    """Quotes the words, but not a leading tilde, which a shell replaces; starts a new line before an option once a line
+    would grow beyond `width`."""
     lines: list[str] = []
-    line = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment)
+    line = " ".join(f"{name}={_quoted(value)}" for name, value in environment)
     for group in _with_values(list(words)):
-        text = " ".join(shlex.quote(word) for word in group)
+        text = " ".join(_quoted(word) for word in group)
         if line and len(line) + 1 + len(text) > width:
             lines.append(line)
             line = "  " + text
         else:
             line = f"{line} {text}" if line else text
     return " \\\n".join([*lines, line])
+
+
+def _quoted(word: str) -> str:
+    home = _HOME.match(word)
+    if home is None:
+        return shlex.quote(word)
+    rest = word[home.end() :]
+    return home[0] + (shlex.quote(rest) if rest else "")
 
 
 def _with_values(words: list[str]) -> list[list[str]]:
@@ -190,6 +200,8 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
     parts: list[str] = []
     position, quoted = start, False
     variable: int | None = None
+    brace: int | None = None
+    is_parted = False
     while position < length and text[position] not in _BREAKS:
         char = text[position]
         if char == "'":
@@ -244,6 +256,16 @@ def _one_word(place: Place, start: int) -> tuple[Word, int]:
                 "Give the command alone.",
             )
         else:
+            if char == "{":
+                brace, is_parted = position, False
+            elif char == "," or text.startswith("..", position):
+                is_parted = True
+            elif char == "}" and brace is not None and is_parted:
+                raise place.at(brace).refused(
+                    text[brace : position + 1],
+                    "no braces outside of quotes: a shell makes several words of them",
+                    "Put the word into single quotes, or write the words out.",
+                )
             parts.append(char)
             position += 1
     return Word("".join(parts), start, quoted, variable), position

@@ -100,7 +100,7 @@ SECRET_FLAGS = {
     "fireworks": {"api-key", "direct-route-api-keys"},
     "llamacpp": {"--api-key", "--hf-token", "-hft", "--cors-credentials", "--no-cors-credentials"},
     "openvino": set(),
-    "sglang": {"--api-key", "--admin-api-key"},
+    "sglang": {"--api-key", "--admin-api-key", "--ssl-keyfile-password"},
     "transformers": set(),
     "trtllm": set(),
     "vllm": {"--api-key", "--hf-token", "allow-credentials"},
@@ -117,7 +117,9 @@ def test_every_engine_s_flags_are_judged(engine: str) -> None:
     text = "\n".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))
     names = set(re.findall(r"(?<![\w-])-{0,2}[a-z][a-z0-9-]*(?![\w-])", text))
     found = {name for name in names if _LOOKS_SECRET.search(name) and is_secret_name(name)}
-    assert found - _OF_PYTHON <= SECRET_FLAGS[engine]
+    assert {name.lstrip("-") for name in found - _OF_PYTHON} <= {
+        name.lstrip("-") for name in SECRET_FLAGS[engine]
+    }
     for name in SECRET_FLAGS[engine]:
         flag = name if name.startswith("-") else f"--{name}"
         for text in (f"x {flag} {SECRET}", f'["x", "{flag}", "{SECRET}"]', f"- x\n- {flag}\n- {SECRET}"):

@@ -191,3 +191,33 @@ def test_options_without_a_sound_value(text: str) -> None:
     with pytest.raises(DraftproofError) as caught:
         options(text)
     assert (caught.value.code, caught.value.field) == ("DP111", "sglang, line 1, column 1")
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("~", "~"),
+        ("~/m", "~/m"),
+        ("~llm/m", "~llm/m"),
+        ("~/a b/$c", "~/'a b/$c'"),
+        ("~a b", "'~a b'"),
+        ("a~", "'a~'"),
+        ("--f=~/m", "'--f=~/m'"),
+    ],
+)
+def test_a_leading_tilde_stays_one_for_the_shell(word: str, written: str) -> None:
+    assert write_command(["run", word], {"A": word}.items()) == f"A={written} run {written}"
+    assert words(write_command(["run", word])) == ["run", word]
+
+
+@pytest.mark.parametrize("word", ["{a,b}", "x{1..3}y", '{"a":1,"b":2}', "{a,'b c'}", "a/{b,}.gguf"])
+def test_braces_that_a_shell_expands_are_refused(word: str) -> None:
+    error = refused(f"run {word}")
+    assert error.field == f"vllm, line 1, column {5 + word.index('{')}"
+
+
+@pytest.mark.parametrize(
+    "word", ["{a}", "{", "a,b", "}{,", "'{a,b}'", '"{a,b}"', r"\{a,b}", ".ffn_.*_exps.=CPU"]
+)
+def test_others_are_words(word: str) -> None:
+    assert words(f"run {word}") == ["run", word.strip("'\"\\")]
