@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from draftproof.configs.registry import DIALECTS
 from draftproof.configs.speculation import BatchRange, Deployment, LookUp, Method, ModelRef, Speculation, Tree
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
 SMALL = st.integers(1, 64)
 NAMES = st.sampled_from(
     ["Qwen/Qwen2.5-7B-Instruct", "./draft", "a model's name", "-x", "$HOME", "no", "1e3"]
-) | st.text(min_size=1, max_size=12)
+) | st.text(TEXT, min_size=1, max_size=12)
 DTYPES = st.sampled_from(["auto", "float16", "bfloat16", "float32", "fp8", "fp8_e4m3", "f16", "q8_0", "int4"])
 FRACTIONS = st.sampled_from([0.0, 0.05, 0.5, 0.7, 0.9, 1.0])
 
