@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +150,8 @@ def read_model(
     def read(part: str) -> _Header:
         max_bytes = HEADER_MAX_BYTES if part == names[0] else LATER_HEADER_MAX_BYTES
         return named if part == name else _read_header(folder, part, types, longest_read, max_bytes)
+
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_NUM_READERS) as readers:
         headers = list(readers.map(read, names))

@@ -444,6 +444,20 @@ def test_what_a_variable_holds_is_not_judged(invoke, written: str, reason: str |
     )
 
 
+def test_a_value_outside_of_the_text_is_told_and_is_no_alarm(invoke) -> None:
+    command = (
+        "docker run -e HF_TOKEN -e HF_HOME=$HOME --env-file x vllm/vllm-openai:v0.33.0 m --port $PORT "
+        "--spec-method ngram --spec-tokens 3"
+    )
+    document = invoke("check", "--command", command, "--json").document
+    told = {
+        item["evidence"][0]["key"]: item["severity"]
+        for item in document["findings"]
+        if item["code"] == "FLAG-14"
+    }
+    assert told == {"HF_TOKEN": "info", "HF_HOME": "info", "--port": "info", "--env-file": "warning"}
+
+
 LOSSY = "vllm serve org/m --speculative-config '" + json.dumps(
     {"method": "ngram", "num_speculative_tokens": 3, "rejection_sample_method": "fly"}
 ) + "'"  # fmt: skip

@@ -14,6 +14,7 @@ from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
 
 IN_A_VARIABLE = "its value is in a variable, not in the text; carried along as it is"
+FROM_OUTSIDE = "its value comes from outside of the text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Collected:
 
     def inherit(self, name: str, position: int) -> None:
         """A variable that is passed on without its value."""
-        self.leave("unknown", name, name, "its value comes from outside of the text", position)
+        self.leave("unknown", name, name, FROM_OUTSIDE, position)
 
     def start(self, words: tuple[Word, ...]) -> Start:
         return Start(words, self.environment, self.image, self.around, tuple(self.unread))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from draftproof.configs.engines.base import Effect, Remark
+from draftproof.configs.reading.start import FROM_OUTSIDE, IN_A_VARIABLE
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
@@ -23,7 +24,7 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
             today = f" Today: {remark.today}." if remark.today else ""
             yield Hit(
                 setting=remark.setting,
-                severity=_SEVERITY.get(remark.effect),
+                severity=Severity.INFO if remark.reason in _ELSEWHERE else _SEVERITY.get(remark.effect),
                 detail=f"{remark.setting}: {remark.reason.rstrip('.')}.{today}",
                 evidence=(
                     Evidence(
@@ -42,6 +43,8 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
 
 _SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.WARNING, "unread": Severity.WARNING}
 """Where it is not the rule's own."""
+_ELSEWHERE = (IN_A_VARIABLE, FROM_OUTSIDE)
+"""A known name whose value the text does not hold, as of a token or a port: nothing is wrong with that."""
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:
