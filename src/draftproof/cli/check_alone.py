@@ -16,7 +16,7 @@ from draftproof.configs.rules.versions import READ, is_within, parse_version
 from draftproof.configs.speculation import Method
 from draftproof.core.errors import DraftproofError
 
-FAMILIES = ("VOCAB", "EAGLE", "PAIR", "MTP", "CONTEXT", "CACHE", "QUANT", "ECON")
+FAMILIES = ("VOCAB", "EAGLE", "PAIR", "FORMAT", "MTP", "CONTEXT", "CACHE", "QUANT", "ECON")
 """Families that judge files."""
 _METHODS: Mapping[Kind, Method] = {
     "model": "draft_model", "eagle": "eagle", "eagle3": "eagle3", "mtp": "mtp", "medusa": "medusa",
@@ -55,6 +55,7 @@ def engines_of(case: Case, engine: str | None, version: str | None) -> tuple[Cas
     return tuple(
         replace(
             case,
+            is_files_alone=True,
             deployment=replace(
                 case.deployment,
                 engine=name,

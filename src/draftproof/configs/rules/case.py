@@ -54,6 +54,8 @@ class Case:
     traffic: Traffic | None = None
     absent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Why a part is None: "target" or "drafter" → in words."""
+    is_files_alone: bool = False
+    """Without a configuration: what could be made of the files counts."""
 
     @property
     def engine(self) -> str:

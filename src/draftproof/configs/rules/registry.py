@@ -16,6 +16,7 @@ FAMILIES: dict[str, str] = {
     "VOCAB": "draftproof.configs.rules.vocab",
     "EAGLE": "draftproof.configs.rules.eagle",
     "PAIR": "draftproof.configs.rules.pair",
+    "FORMAT": "draftproof.configs.rules.format",
     "MTP": "draftproof.configs.rules.mtp",
     "CONTEXT": "draftproof.configs.rules.context",
     "CACHE": "draftproof.configs.rules.cache",
