@@ -93,7 +93,7 @@ def _not_read(case: Case) -> Iterator[Hit]:
     ):
         found = None if model is None else _format(model, view, case.engine)
         for fact in _UNREAD:
-            if model is None or (fact.engine, fact.format) != (case.engine, found):
+            if model is None or found is None or (fact.engine, fact.format) != (case.engine, found):
                 continue
             yield Hit(
                 detail=f"The {whose} is in the format of {found}: {fact.effect}.",

@@ -109,3 +109,17 @@ def test_unknown_keys_are_refused_with_place_and_nearest() -> None:
         TRTLLM.parse("speculative_config:\n  decoding_type: MTP\n  max_draft_length: 3\n")
     assert caught.value.field == "trtllm, line 3, column 3"
     assert "max_draft_len" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "strays"),
+    [
+        ("max_batch_sise: 4", [("unknown", "max_batch_sise")]),
+        ("max_batch_size: 4\nenable_iter_perf_stats: true\nbuild_config: {}", []),
+        ("backend: _autodeploy\ncompile_backend: torch-opt", []),
+    ],
+)
+def test_a_key_that_is_not_known_is_told_with_the_nearest(text: str, strays: list[tuple[str, str]]) -> None:
+    remarks = dialect("trtllm").parse(text).remarks
+    assert [(remark.effect, remark.setting) for remark in remarks] == strays
+    assert all("nearest is max_batch_size" in remark.reason for remark in remarks)

@@ -78,6 +78,38 @@ TOP: Mapping[str, tuple[str, str]] = {
     "enable_lora": ("lora", "bool"),
 }
 """Key at the top of the file → neutral setting and kind."""
+_ALL = """
+_mpi_session allreduce_strategy attention_dp_config attn_backend backend batch_wait_max_tokens_ratio
+batch_wait_timeout_iters batch_wait_timeout_ms batched_logits_processor cache_transceiver_config
+checkpoint_format checkpoint_io_policy checkpoint_loader context_parallel_size cp_config cuda_graph_config
+custom_tokenizer decoding_config disable_mm_encoder disable_overlap_scheduler dtype dwdp_config
+enable_attention_dp enable_autotuner enable_chunked_prefill enable_early_first_token_response
+enable_encoder_decoder_mixed_cuda_graph enable_energy_metrics enable_in_graph_sampling enable_iter_perf_stats
+enable_iter_req_stats enable_layerwise_nvtx_marker enable_lm_head_tp_in_adp enable_lora
+enable_low_latency_host_dispatch enable_min_latency enable_mla_skip_correction enable_resource_governor
+enable_speculative_beam_history_d2h encode_only encoder_cuda_graph_config encoder_max_batch_size
+encoder_max_num_tokens env_overrides force_dynamic_quantization garbage_collection_gen0_threshold
+gather_generation_logits generation_config gms_config gpus_per_node guided_decoding_backend
+iter_stats_max_iterations kv_cache_compression_config kv_cache_config kv_connector_config
+layer_wise_benchmarks_config load_format lora_config max_batch_size max_beam_width max_input_len max_num_tokens
+max_seq_len max_stats_len mla_skip_correction_threshold mm_encoder_only model model_kwargs
+moe_cluster_parallel_size moe_config moe_expert_parallel_size moe_tensor_parallel_size mpi_session
+multimodal_config mx_config num_postprocess_workers num_serve_frontends nvfp4_gemm_config orchestrator_type
+otlp_traces_endpoint peft_cache_config perf_metrics_max_requests perf_metrics_output_dir pipeline_parallel_size
+post_processor_hook postprocess_tokenizer_dir pp_partition prefill_capture_num_tokens prefill_cuda_graph_backend
+print_iter_log prometheus_metrics_config quant_config ray_placement_config ray_worker_extension_cls
+ray_worker_nsight_options reasoning_parser reorder_policy_config request_stats_max_iterations
+return_perf_metrics revision sampler_force_async_worker sampler_type scheduler_config skip_tokenizer_init
+sleep_config sparse_attention_config speculative_config stream_interval telemetry_config tensor_parallel_size
+tokenizer tokenizer_mode tokenizer_revision torch_compile_config trust_remote_code use_cute_dsl_bf16_bmm
+use_cute_dsl_bf16_gemm use_cute_dsl_blockscaling_bmm use_cute_dsl_blockscaling_mm use_fine_grained_sync
+"""
+"""Keys at the top of the file, from `llm_args.py` of a main branch of 2026; it refuses others (extra="forbid")."""
+_OLDER = """
+batching_type build_config enable_mixed_sampler enable_trtllm_sampler kv_cache_dtype normalize_log_probs
+"""
+"""Keys of 1.0 to 1.2 that are gone there."""
+KNOWN = frozenset(f"{_ALL} {_OLDER}".split())
 CACHE: Mapping[str, tuple[str, str]] = {
     "dtype": ("kv_dtype", "str"),
     "free_gpu_memory_fraction": ("memory_fraction", "float"),

@@ -92,7 +92,10 @@ def _file(place: Place, found: Gathering) -> None:
         return
     members = dict(document.node.members("the configuration"))
     speculation = members.pop("speculative_config", None)
+    is_deployed_automatically = "backend" in members and members["backend"].plain() == "_autodeploy"
     for key, node in members.items():
+        if key not in keys.KNOWN and not is_deployed_automatically:  # which has keys of its own
+            found.stray(key, keys.KNOWN, engine="TensorRT-LLM", is_complete=False)
         if key in keys.TOP:
             _say(found, keys.TOP[key], key, node)
         elif key == "kv_cache_config" and isinstance(node.value, Mapping):
