@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import file_of, files_beside, json_option, path_of, read_text
+from draftproof.cli.options import file_of, files_beside, json_option, path_of, read_text, with_model
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ DEFAULT_FILE = "draftproof.lock.json"
     metavar="FILE",
     help="Where to write the record.",
 )
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
 @json_option
 def command(
     target: str | None,
@@ -71,6 +72,7 @@ def command(
     engine: str | None,
     verdict: Path | None,
     out: Path,
+    force: bool,
     as_json: bool,
 ) -> int:
     """Write the deployment record: files with their SHA-256, engine, arguments, hardware, and the measurement.
@@ -82,14 +84,18 @@ def command(
     from draftproof.configs.lock.making import make_record
     from draftproof.configs.lock.record import write_record
 
-    deployment, given, version = _deployment(text, speculative_config, engine)
+    _require_place(out, force)
+    deployment, given, version = _deployment(text, speculative_config, engine, draft)
     subject = _subject(deployment, given, version, target, draft, verdict)
     line = output.ProgressLine()
     try:
         record = make_record(subject, lambda name: line.show(0, 1, f"reading {name}"))
     finally:
         line.clear()
-    write_record(out, record)
+    try:
+        write_record(out, record)
+    except OSError as error:
+        raise _cannot_write(out, error.strerror or error) from error
     if as_json:
         output.print_json({"path": str(out), "record": record.as_dict()})
         return output.DONE
@@ -97,8 +103,28 @@ def command(
     return output.DONE
 
 
+def _require_place(out: Path, force: bool) -> None:
+    """Before anything is read: gigabytes later would be too late to learn of it. Raises DP002."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise _cannot_write(out, "a folder" if out.is_dir() else f"no folder {out.parent}")
+    if out.exists() and not force:
+        raise DraftproofError(
+            "DP002",
+            "--out",
+            f"{out}: there already",
+            "a file that is not there yet",
+            "Name another file, or write over it with --force.",
+        )
+
+
+def _cannot_write(out: Path, why: object) -> DraftproofError:
+    return DraftproofError(
+        "DP002", "--out", f"{out}: {why}", "a file that can be written", "Name another one."
+    )
+
+
 def _deployment(
-    text: str | None, speculative_config: str | None, engine: str | None
+    text: str | None, speculative_config: str | None, engine: str | None, draft: str | None
 ) -> tuple[Deployment, str, str | None]:
     """What is deployed, the text that says it, and the version that --engine names."""
     from draftproof.configs.engines.told import told_by
@@ -116,6 +142,8 @@ def _deployment(
     given = _read(
         text or speculative_config or "", "--command" if text is not None else "--speculative-config"
     )
+    if text is None:
+        given = with_model(given, draft, only_unsaid=True)
     name, _, version = (engine or "").partition("==")
     if not name:
         name = "draftproof" if text is None else told_by(given).engine or ""

@@ -6,6 +6,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -30,14 +31,20 @@ _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1
 
 _MAX_TEXT_BYTES = 64 << 20
 _MAX_MEMORY = 1 << 50
+_LEAST_BARE = 1 << 20
+"""A number without a unit below it lacks its unit."""
 
 
 def parse_bytes(text: str) -> int:
-    """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes."""
+    """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes from 1 MiB on."""
     match = re.fullmatch(r"(\d{1,24}(?:\.\d{1,24})?) ?([KMG]i?B)?", text, re.IGNORECASE)
     num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
     if num_bytes <= 0:
         raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")
+    if match and not match[2] and num_bytes < _LEAST_BARE:
+        raise click.BadParameter(
+            f"{text!r} without a unit is {num_bytes} bytes, too few for any model. With one: {text}GiB, {text}MiB."
+        )
     if num_bytes > _MAX_MEMORY:
         raise click.BadParameter(f"{text!r} is more than {_MAX_MEMORY >> 30} GiB.")
     return num_bytes
@@ -220,6 +227,18 @@ def files_beside(file: Path | None) -> Callable[[str], str]:
     """Reads files that a configuration names: next to its own file, else in the working directory; ~ is the home."""
     base = Path() if file is None else file.parent
     return lambda name: read_text(base / os.path.expanduser(name), name)
+
+
+def with_model(text: str, drafter: str | None, only_unsaid: bool = False) -> str:
+    """`--speculative-config` with the drafter of --draft as its `model`, in place of another one unless `only_unsaid`.
+    Text that is no object goes on as it is: the dialect says what is wrong, and where."""
+    try:
+        found = json.loads(text) if drafter is not None else None
+    except ValueError:
+        return text
+    if not isinstance(found, dict) or (only_unsaid and found.get("model") is not None):
+        return text
+    return json.dumps(found | {"model": drafter})
 
 
 def file_of(text: str) -> Path | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.check_engine import command_text
-from draftproof.cli.options import file_of, files_beside, read_text
+from draftproof.cli.options import file_of, files_beside, read_text, with_model
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.told import told_by
 from draftproof.configs.identity import is_hub_file
@@ -146,16 +145,7 @@ def read_speculation(text: str, engine: str, drafter: str | None) -> Speculation
     if not text.lstrip().startswith("{"):
         text = read_text(Path(text), "--speculative-config")
     name = "draftproof" if engine == "draftproof" else "vllm"
-    return dialect(name).parse(_with_model(text, drafter)).deployment.speculation
-
-
-def _with_model(text: str, drafter: str | None) -> str:
-    """Text that is no object goes on as it is: the dialect says what is wrong, and where."""
-    try:
-        found = json.loads(text) if drafter is not None else None
-    except ValueError:
-        return text
-    return json.dumps(found | {"model": drafter}) if isinstance(found, dict) else text
+    return dialect(name).parse(with_model(text, drafter)).deployment.speculation
 
 
 def _from_command(text: str, engine: str, version: str | None) -> Deployment:

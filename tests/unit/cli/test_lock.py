@@ -22,7 +22,7 @@ def test_it_writes_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     document = json.loads(out.read_text())
     assert document["engine"]["name"] == "draftproof"
     assert document["deployment"]["speculation"] == {"method": "ngram", "depth": 4}
-    assert main.run([*arguments, "--json"]) == 0
+    assert main.run([*arguments, "--force", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["path"] == str(out)
     assert told["record"]["target"]["files"] == document["target"]["files"]
@@ -38,7 +38,7 @@ def test_a_command_of_another_engine(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main.run(given) == 0
     assert json.loads(out.read_text())["engine"]["version"] == "0.33.0"
     assert "a-secret-of-mine" not in out.read_text() + capsys.readouterr().out
-    assert main.run([*given[:4], "--out", str(out)]) == 0
+    assert main.run([*given[:4], "--out", str(out), "--force"]) == 0
     assert json.loads(out.read_text())["engine"]["name"] == "vllm"
 
 
@@ -63,3 +63,37 @@ def test_mistakes(
     given = [str(target) if word == "{target}" else word for word in arguments]
     assert main.run(["lock", *given]) == 2
     assert code in capsys.readouterr().err
+
+
+def test_a_record_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target, out = write_checkpoint(tmp_path / "target"), tmp_path / "deployed.json"
+    out.write_text("decided long ago")
+    arguments = ["lock", str(target), "--speculative-config", SPECULATION, "--out", str(out)]
+    assert main.run(arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert out.read_text() == "decided long ago"
+    assert main.run([*arguments, "--force"]) == 0
+    assert json.loads(out.read_text())["engine"]["name"] == "draftproof"
+
+
+@pytest.mark.parametrize("place", ["nowhere/x.json", "."])
+def test_a_place_that_takes_no_record_is_named_as_it_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    target = write_checkpoint(tmp_path / "target")
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["lock", str(target), "--speculative-config", SPECULATION, "--out", place]) == 2
+    assert f"{place}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", [None, "named/elsewhere"])
+def test_the_drafter_is_the_model_that_the_configuration_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str | None
+) -> None:
+    target, draft = (str(write_checkpoint(tmp_path / name)) for name in ("target", "draft"))
+    speculation = {"method": "draft_model", "num_speculative_tokens": 4} | ({"model": named} if named else {})
+    given = ["lock", target, "--draft", draft, "--speculative-config", json.dumps(speculation)]
+    assert main.run([*given, "--out", str(tmp_path / "deployed.json"), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)["record"]
+    assert record["drafter"]["reference"] == draft
+    assert record["deployment"]["speculation"]["drafter"]["name"] == (named or draft)
