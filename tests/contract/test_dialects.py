@@ -102,6 +102,30 @@ def test_every_setting_is_accounted_for_and_comes_back(name: str, deployment: De
             assert after.get(note.setting, acting.get(note.setting)) == before[note.setting], note
 
 
+@pytest.mark.parametrize("text", ["", "  ", "\n\t\n"])
+def test_nothing_is_no_configuration(engine: str, text: str) -> None:
+    with pytest.raises(DraftproofError) as caught:
+        dialect(engine).parse(text)
+    assert caught.value.code == "DP111"
+
+
+@pytest.mark.parametrize("method", ["ngram", "eagle3"])
+@pytest.mark.parametrize("source", DIALECTS)
+def test_a_default_of_the_service_is_remarked_and_not_written_as_a_setting(
+    engine: str, source: str, method: Method
+) -> None:
+    drafter = ModelRef(name="head") if method == "eagle3" else None
+    bare = Speculation(method=method, depth=4, drafter=drafter)
+    rendered = dialect(engine).render(Deployment(engine=source, target=ModelRef(name="m"), speculation=bare))
+    noted = {note.setting: note for note in rendered.notes if not note.setting.startswith("speculation.")}
+    assert all(note.after is None for name, note in noted.items() if name != "target")
+    if rendered.artifacts:
+        settings = said(parsed_again(dialect(engine), rendered))
+        assert not {"max_num_seqs", "prefix_caching", "enforce_eager", "lora"} & set(settings)
+    if source == "sglang" != engine and rendered.artifacts:
+        assert "sglang takes 48" in noted["max_num_seqs"].reason
+
+
 @given(data=st.data())
 @ROUND
 @pytest.mark.parametrize("name", DIALECTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from draftproof.cli.options import decode, file_of, files_beside, json_option, r
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
-    from draftproof.configs.engines.base import Note, Parsed, Remark, Rendered
+    from draftproof.configs.engines.base import Note, Parsed, Reader, Remark, Rendered
     from draftproof.configs.engines.dialect import Dialect
     from draftproof.core.finding import Source
 
@@ -26,6 +27,9 @@ EXAMPLES = (
     "draftproof translate --from vllm --to draftproof",
 )
 _MAX_BYTES = 1 << 20
+_FILE_LINE = "# --- file {} ---"
+"""In front of a file that the first text names: a comment for shells and for YAML."""
+_FILE = re.compile(r"^# --- file (\S+) ---[ \t\r]*\n", re.MULTILINE)
 
 
 @click.command(
@@ -61,8 +65,9 @@ def command(
 
     writing = dialect(target)
     given, source_file = _text(text, file)
+    given, read = _apart(given, files_beside(source_file))
     reading = dialect(source or _told(given))
-    parsed = reading.parse(given, from_version, read=files_beside(source_file))
+    parsed = reading.parse(given, from_version, read=read)
     rendered = writing.render(parsed.deployment, to_version)
     told = _Told(reading, from_version, writing, to_version, parsed, rendered)
     error = told.error()
@@ -108,6 +113,15 @@ def _told(text: str) -> str:
             "DP001", "--from", "a text that does not say its engine", "--from ENGINE", "Name it."
         )
     return found
+
+
+def _apart(text: str, read: Reader) -> tuple[str, Reader]:
+    """A text that `_Told.show` printed as its first part, and `read` with the files that follow it."""
+    first, *others = _FILE.split(text)
+    if not others or not first.strip():
+        return text, read
+    files = dict(zip(others[::2], others[1::2], strict=True))
+    return first, lambda name: files[name] if name in files else read(name)
 
 
 def _two_sources() -> DraftproofError:
@@ -160,11 +174,10 @@ class _Told:
         }
 
     def show(self) -> None:
-        """Artifacts on standard output, ready to paste; the account on standard error."""
-        several = len(self.rendered.artifacts) > 1
-        for part in self.rendered.artifacts:
-            if several:
-                output.note(f"── {part.name}")
+        """Artifacts on standard output, ready to paste and for `_apart` to read; the account on standard error."""
+        for number, part in enumerate(self.rendered.artifacts):
+            if number:
+                click.echo(_FILE_LINE.format(part.name))
             click.echo(part.text.rstrip("\n"))
         rows = [
             (note.kind.value, note.setting, _change(note.before, note.after), _reason(note))

@@ -96,3 +96,19 @@ def test_it_answers_without_loading_anything_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_printed_is_read_again_files_and_all(invoke) -> None:
+    text = "vllm serve some/model --spec-method ngram --spec-tokens 5"
+    printed = invoke("translate", "--from", "vllm", "--to", "trtllm", text).stdout
+    command, file = printed.split("# --- file config.yaml ---\n")
+    assert command == "trtllm-serve some/model --config config.yaml\n"
+    assert file.startswith("speculative_config:\n")
+    asked = ("translate", "--from", "trtllm", "--to", "trtllm", "--json")
+    speculation = invoke(*asked, stdin=printed.encode()).document["deployment"]["speculation"]
+    assert speculation == {"method": "ngram", "depth": 5, "lookup": {"max_ngram": 5}}
+    assert invoke(*asked, stdin=printed.replace("\n", "\r\n").encode()).document["deployment"][
+        "speculation"
+    ] == (speculation)
+    again = invoke("translate", "--from", "trtllm", "--to", "trtllm", stdin=printed.encode())
+    assert again.stdout == printed

@@ -130,10 +130,12 @@ class Account:
         self._notes: dict[str, Note] = {}
 
     def value(self, path: str) -> Any:
-        """What is said, else what acts by the source engine's default, else None."""
+        """What is said, else what acts on drafting by the source engine's default, else None. A default of the service
+        (its limit of requests, its caches) is nobody's wish: it is remarked, never written."""
         if path in self.said:
             return self.said[path]
-        return self._implied[path].value if path in self._implied else None
+        offered = path in self._implied and path.startswith("speculation.")
+        return self._implied[path].value if offered else None
 
     def is_said(self, path: str) -> bool:
         return path in self.said

@@ -52,7 +52,7 @@ class Dialect(ABC):
         that contradicts itself.
 
         What is unsaid stays unsaid, unless another engine's default acts in it (`defaults` of the dialect of
-        `deployment.engine`): that is written out, with a note.
+        `deployment.engine`): what acts on drafting is written out, with a note; what acts on the service is noted.
         """
         return self.writer(deployment, self, self.goes_by(version)).rendered()
 
@@ -123,9 +123,11 @@ class Writer(ABC):
         self.leave()
         if self.method != "none" and not self.account.has_impossible:
             for item in self.defaults:
-                acted = item.value and item.setting.startswith("speculation.") and item.setting not in _ALIKE
-                if acted and not self.account.is_noted(item.setting):
-                    self.account.dropped(item.setting, self.why_unsaid(item.setting))
+                if not item.value or item.setting in _ALIKE or self.account.is_noted(item.setting):
+                    continue
+                drafts = item.setting.startswith("speculation.")
+                own = f"{self.dialect.title} goes by its own default"
+                self.account.dropped(item.setting, self.why_unsaid(item.setting) if drafts else own)
         image = f"extras.{self.deployment.engine}.image"
         if self.account.is_said(image) and not self.account.is_noted(image):
             name = str(self.account.value(image))

@@ -53,19 +53,21 @@ def test_every_said_setting_gets_one_note() -> None:
 
 
 def test_defaults_of_the_source_are_offered_and_noted_where_written() -> None:
-    implied = Default(setting="max_num_seqs", value=48, reason="every algorithm but UNO")
+    depth = "speculation.depth"
+    implied = Default(setting=depth, value=3, reason="3 steps")
     account = Account(
         Deployment(engine="sglang"),
         "Some engine",
-        [implied, Default(setting="dtype", value="auto", reason="")],
+        [implied, Default(setting="max_num_seqs", value=48, reason="every algorithm but UNO")],
     )
-    assert account.value("max_num_seqs") == 48
-    assert not account.is_said("max_num_seqs")
-    account.kept("max_num_seqs", "max_batch_size: 48")
+    assert account.value(depth) == 3
+    assert not account.is_said(depth)
+    assert account.value("max_num_seqs") is None
+    account.kept(depth, "max_draft_len: 3")
     notes = {note.setting: note for note in account.finish()}
-    assert set(notes) == {"max_num_seqs", "speculation.method"}
-    assert notes["max_num_seqs"].kind is NoteKind.CONVERTED
-    assert "not said, and sglang takes 48" in notes["max_num_seqs"].reason
+    assert set(notes) == {depth, "speculation.method"}
+    assert notes[depth].kind is NoteKind.CONVERTED
+    assert "not said, and sglang takes 3" in notes[depth].reason
 
 
 def test_a_cascade_is_shown_by_what_its_parts_say() -> None:

@@ -29,6 +29,8 @@ _OWN_COMMANDS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serv
 
 def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     """Raises DP111 with line and column, DP002 for a file that is named and not there."""
+    if not place.text.strip():
+        raise place.refused("nothing", "trtllm-serve MODEL, or a YAML file", "Give the command or the file.")
     if _COMMAND.search(place.text) or is_start(place.text):
         _command(place, found, read)
     else:
