@@ -91,7 +91,9 @@ def _cache(asked: Asked, plan: MemoryPlan, plain: MemoryPlan) -> list[str]:
         found[0] += f"; {plan.lookahead} tokens per request are reserved for drafts" if plan.lookahead else ""
     found.append(f"  the cache holds {plan.capacity_tokens(context):,} tokens in requests of {context:,}")
     limit = "" if plan.requests(context) <= setup.max_num_seqs else f" (the engine runs {setup.max_num_seqs})"
-    found.append(f"  requests of {context:,} tokens at once: {plan.requests(context)}{limit}")
+    longest = setup.target.context_length
+    beyond = f" (beyond the model's {longest:,} positions)" if _too_long(asked) else ""
+    found.append(f"  requests of {context:,} tokens at once: {plan.requests(context)}{limit}{beyond}")
     if setup.method != "none":
         before = plain.requests(context)
         lost = before - plan.requests(context)
@@ -119,7 +121,10 @@ def _knob_lines(found: Sequence[Knob], context: int) -> list[str]:
     if not found:
         return []
     lines = [f"what can be turned (bytes for the cache; requests of {context:,} tokens; what it costs)"]
-    for knob in found:
+    helping = [knob for knob in found if knob.before or knob.after]
+    if not helping:
+        lines.append(f"  no single setting makes room for a request of {context:,} tokens: combine them")
+    for knob in helping or found:
         gain = ("+" if knob.gained >= 0 else "-") + amount(abs(knob.gained))
         lines.append(f"  {knob.name}: {knob.change}  {gain}, {knob.before} to {knob.after}  [{knob.flag}]")
         lines.append(f"      price: {knob.price}")
@@ -136,10 +141,15 @@ def _remarks(asked: Asked, plan: MemoryPlan) -> list[str]:
         notes.append(
             f"assumed, not known: {names} (--runtime-bytes, --graph-bytes, --activation-bytes set them)"
         )
-    longest = plan.setup.target.context_length
-    if longest is not None and asked.context > longest:
-        notes.append(f"the model was made for {longest:,} tokens; {asked.context:,} are planned")
+    notes[:0] = _too_long(asked)
     return ["", "to know:", *(f"  {note}" for note in notes)] if notes else []
+
+
+def _too_long(asked: Asked) -> list[str]:
+    longest = asked.setup.target.context_length
+    if longest is None or asked.context <= longest:
+        return []
+    return [f"the model was made for {longest:,} tokens; {asked.context:,} are planned"]
 
 
 def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
@@ -170,7 +180,12 @@ def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
         "kv_token_capacity": plan.capacity_tokens(context),
         "requests": {"without": plain.requests(context), "speculative": plan.requests(context)},
         "curve": [
-            {"context": point.context, "without": point.without, "speculative": point.speculative}
+            {
+                "context": point.context,
+                "without": point.without,
+                "speculative": point.speculative,
+                "beyond_model": point.context > (setup.target.context_length or point.context),
+            }
             for point in points
         ],
         "smallest": _smallest(least, asked.concurrency or 1),
@@ -186,7 +201,11 @@ def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
             }
             for knob in knobs(setup, context)
         ],
-        "warnings": [*([asked.version_note] if asked.version_note else []), *setup.rules.warnings(setup)],
+        "warnings": [
+            *_too_long(asked),
+            *([asked.version_note] if asked.version_note else []),
+            *setup.rules.warnings(setup),
+        ],
         "unknowns": list(setup.rules.unknowns),
     }
 

@@ -6,7 +6,8 @@ price is said beside the gain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from draftproof.planning.memory import plan_memory, without_speculation
@@ -41,7 +42,7 @@ def knobs(setup: Setup, context: int) -> tuple[Knob, ...]:
     base = plan_memory(setup)
     before = base.requests(context)
     found = []
-    for turn in _turns(setup):
+    for turn in [*(() if before else _to_fit(setup, context)), *_turns(setup)]:
         flag = setup.rules.knobs.get(turn.name)
         if flag is None:
             continue
@@ -66,6 +67,45 @@ def knobs(setup: Setup, context: int) -> tuple[Knob, ...]:
             )
         )
     return tuple(found)
+
+
+def _to_fit(setup: Setup, context: int) -> Iterator[_Turn]:
+    """Where not one request fits: the fewest devices, and the most bits of the target's weights, that make room."""
+    enough = (n for n in _degrees(setup) if plan_memory(_shared(setup, n)).requests(context))
+    devices = next(enough, None)
+    if devices is not None:
+        yield _Turn(
+            "tensor parallelism",
+            f"{setup.tensor_parallel} to {devices} devices",
+            "more devices, which wait for each other in every layer",
+            lambda now: _shared(now, devices),
+        )
+    if setup.target.weights.float_elements:
+        bits = next((b for b in (8, 4.5) if plan_memory(_rounded(setup, b)).requests(context)), 4.5)
+        yield _Turn(
+            "target weights",
+            f"floats to {bits:g} bits per weight",
+            "answers change: test quality, and acceptance, again",
+            lambda now: _rounded(now, bits),
+        )
+
+
+def _degrees(setup: Setup) -> Iterator[int]:
+    """Of tensor parallelism beyond today's, up to 64 times as many devices, that divide the attention heads."""
+    doubled = (setup.tensor_parallel << step for step in range(1, 7))
+    return (devices for devices in doubled if setup.target.num_heads % devices == 0)
+
+
+def _shared(now: Setup, devices: int) -> Setup:
+    drafts = devices if now.draft_tensor_parallel == now.tensor_parallel else now.draft_tensor_parallel
+    return replace(now, tensor_parallel=devices, draft_tensor_parallel=drafts)
+
+
+def _rounded(now: Setup, bits: float) -> Setup:
+    weights = now.target.weights
+    size = weights.fixed_bytes + math.ceil(weights.float_elements * bits / 8)
+    fewer = replace(weights, float_elements=0, fixed_bytes=size, stored_bytes=size)
+    return replace(now, target=replace(now.target, weights=fewer))
 
 
 def _turns(setup: Setup) -> list[_Turn]:

@@ -231,3 +231,42 @@ def test_neither_torch_nor_transformers_is_imported(models: tuple[str, str]) -> 
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_where_nothing_fits_the_settings_that_make_it_fit_are_named(
+    invoke, models: tuple[str, str], engine: str
+) -> None:
+    asked = ("plan", models[0], "--engine", engine, "--context", "4096")
+    least = invoke(*asked, "--memory", "80GiB", "--json").document["smallest"]["memory_bytes"]
+    short = (*asked, "--memory", str(least * 3 // 4))
+    document = invoke(*short, "--json").document
+    assert document["requests"]["speculative"] == 0
+    knobs = {knob["name"]: knob for knob in document["knobs"]}
+    devices = int(knobs["tensor parallelism"]["change"].split()[2])
+    for name in ("tensor parallelism", "target weights"):
+        assert knobs[name]["requests_after"] > 0
+    for fewer, fits in ((devices, True), (devices // 2, False)):
+        again = invoke(*short, "--tensor-parallel", str(fewer), "--json").document
+        assert bool(again["requests"]["speculative"]) is fits
+    text = invoke(*short).stdout
+    assert knobs["tensor parallelism"]["flag"] in text
+    assert "0 to 0" not in text
+
+
+def test_no_single_setting_is_enough_is_said(invoke, models: tuple[str, str]) -> None:
+    text = invoke("plan", models[0], "--engine", "llamacpp", "--memory", "64MiB").stdout
+    assert "no single setting makes room" in text
+
+
+def test_a_context_beyond_the_models_positions_is_marked(invoke, models: tuple[str, str]) -> None:
+    asked = ("plan", models[0], "--engine", "vllm", "--memory", "80GiB", "--context")
+    longest = invoke(*asked, "64", "--json").document["target"]["context_length"]
+    document = invoke(*asked, str(2 * longest), "--json").document
+    beyond = {point["context"] for point in document["curve"] if point["beyond_model"]}
+    assert beyond == {point["context"] for point in document["curve"] if point["context"] > longest} != set()
+    assert any(f"{longest:,} tokens" in warning for warning in document["warnings"])
+    assert f"beyond the model's {longest:,} positions" in invoke(*asked, str(2 * longest)).stdout
+    assert not any(
+        point["beyond_model"] for point in invoke(*asked, str(longest), "--json").document["curve"]
+    )

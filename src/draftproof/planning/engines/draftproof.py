@@ -59,6 +59,7 @@ rules = EngineMemory(
     pool=_pool,
     buffers=_buffers,
     knobs={
+        "target weights": "--weights int8 or int4",
         "concurrent requests": "max_num_seqs",
         "largest pass": "max_num_rows",
         "cache dtype": "--dtype bfloat16",

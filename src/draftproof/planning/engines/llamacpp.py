@@ -49,6 +49,7 @@ rules = EngineMemory(
     pool=_pool,
     buffers=_buffers,
     knobs={
+        "target weights": "a GGUF file of fewer bits",
         "draft depth": "--spec-draft-n-max",
         "concurrent requests": "--parallel",
         "largest pass": "--ubatch-size",

@@ -240,6 +240,8 @@ rules = EngineMemory(
     pool=_pool,
     buffers=_buffers,
     knobs={
+        "tensor parallelism": "--tp-size",
+        "target weights": "a quantised checkpoint, or --quantization fp8",
         "memory reservation": "--mem-fraction-static",
         "graph capture sizes": "--cuda-graph-max-bs-decode",
         "draft depth": "--speculative-num-steps, --speculative-num-draft-tokens",

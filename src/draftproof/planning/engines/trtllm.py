@@ -46,6 +46,8 @@ rules = EngineMemory(
     pool=_pool,
     buffers=_buffers,
     knobs={
+        "tensor parallelism": "tensor_parallel_size",
+        "target weights": "a quantised checkpoint",
         "memory reservation": "kv_cache_config.free_gpu_memory_fraction",
         "graph capture sizes": "cuda_graph_config.max_batch_size",
         "draft depth": "speculative_config.max_draft_len",

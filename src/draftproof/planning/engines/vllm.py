@@ -232,6 +232,8 @@ rules = EngineMemory(
     pool=_pool,
     buffers=_buffers,
     knobs={
+        "tensor parallelism": "--tensor-parallel-size",
+        "target weights": "a quantised checkpoint, or --quantization fp8",
         "memory reservation": "--gpu-memory-utilization",
         "graph capture sizes": "--max-cudagraph-capture-size, or --enforce-eager",
         "draft depth": "num_speculative_tokens",
