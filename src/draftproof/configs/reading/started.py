@@ -32,6 +32,7 @@ _LINE_END = re.compile(r"(?<!\\)(?<!\\\r)\r?\n|\Z")
 _DOCKERFILE = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]")
 _INSTRUCTION = re.compile(r"^[ \t]*(?P<name>[A-Z]+)[ \t]+", re.MULTILINE)
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash")
+_SPLIT_STRING = re.compile(r"-[iv]*S(.*)|--split-string(?:=(.*))?", re.DOTALL)
 _SCRIPT = re.compile(r"-[a-z]*c")
 _MAX_SHELLS = 16
 _PREPARING = frozenset(
@@ -157,6 +158,8 @@ def _program(place: Place, words: tuple[Word, ...], found: Collected) -> tuple[W
     while at < len(words):
         if program(words[at]) in _SHELLS and (script := _script(words, at)) is not None:
             return _inner(place, script, program(words[at]), found)
+        if program(words[at]) == "env" and (split := _split_string(place, words, at)) is not None:
+            return _program(place, split, found)
         further = after_prefix(words, at, found)
         if further is None:
             break
@@ -168,6 +171,19 @@ def _program(place: Place, words: tuple[Word, ...], found: Collected) -> tuple[W
             )
             return _program(place, (entry, *words[at:]), found)
     return words[at:]
+
+
+def _split_string(place: Place, words: tuple[Word, ...], at: int) -> tuple[Word, ...] | None:
+    """The words of `env -S 'A=1 program …' …`, or None."""
+    match = _SPLIT_STRING.fullmatch(words[at + 1].text) if at + 1 < len(words) else None
+    if match is None:
+        return None
+    said = match[1] or match[2] or ""
+    after = at + 2
+    if not said and after < len(words):
+        said, after = words[after].text, after + 1
+    inner = _splitting(place)(said, "env -S", words[at + 1].position)
+    return (*inner, *words[after:])
 
 
 def _script(words: tuple[Word, ...], at: int) -> Word | None:

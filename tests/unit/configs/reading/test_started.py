@@ -91,3 +91,18 @@ def test_refused_with_place_and_finding(text: str, field: str, found: str) -> No
 @pytest.mark.parametrize("text", ["bash -c " * 5_000 + "x", "sudo " * 40_000 + "x", "A=1 env " * 20_000])
 def test_nesting_is_bounded(text: str) -> None:
     read_start(Place("vllm", text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "env -S 'A=1 vllm serve m' -tp 2",
+        "env '-SA=1 vllm serve' m -tp 2",
+        "/usr/bin/env -iS 'A=1 vllm' serve m -tp 2",
+        "sudo env --split-string='A=1 vllm serve m -tp 2'",
+    ],
+)
+def test_a_string_that_env_splits(text: str) -> None:
+    found = read_start(Place("vllm", text))
+    assert dict(found.environment) == {"A": "1"}
+    assert [word.text for word in found.words] == COMMAND
