@@ -13,7 +13,7 @@ from itertools import dropwhile
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from draftproof.configs.engines.account import said
@@ -74,7 +74,16 @@ def test_names_and_versions(engine: str) -> None:
             assert caught.value.code == "DP112"
 
 
+FIXED_BY_BATCH = Speculation(
+    method="ngram",
+    depth=3,
+    adaptive=False,
+    schedule=(BatchRange(low=1, high=3, depth=3), BatchRange(low=4, high=None, depth=0)),
+)
+
+
 @given(deployment=deployments())
+@example(deployment=Deployment(engine="vllm", target=ModelRef(name="m"), speculation=FIXED_BY_BATCH))
 @ROUND
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_setting_is_accounted_for_and_comes_back(name: str, deployment: Deployment) -> None:

@@ -52,8 +52,8 @@ class VllmDialect(Dialect):
         if speculation.method in (*words.DRAWN, "mlp_speculator"):
             found["draft_sampling"] = ("greedy", "drafts are the drafter's best tokens")
         found["verification"] = ("standard", "rejection sampling")
-        if not speculation.schedule:
-            found["adaptive"] = (False, "K tokens in every round")
+        tokens = "the schedule's tokens" if speculation.schedule else "K tokens"
+        found["adaptive"] = (False, f"{tokens} in every round")
         yield from ((f"speculation.{name}", value, reason) for name, (value, reason) in found.items())
 
 

@@ -271,8 +271,10 @@ class VllmWriter(Writer):
         if adaptive is False and account.is_said("speculation.adaptive"):
             account.kept(
                 "speculation.adaptive",
-                "a fixed num_speculative_tokens",
-                "vLLM drafts K tokens in every round",
+                "the schedule"
+                if account.is_said("speculation.schedule")
+                else "a fixed num_speculative_tokens",
+                "vLLM does not tune K by what it measures",
             )
         elif adaptive is True:
             account.dropped(
