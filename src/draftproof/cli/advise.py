@@ -94,7 +94,7 @@ def command(
         context=context,
         concurrency=concurrency,
         requirements=requirements,
-        workload=None if workload is None else _workload(workload),
+        workload=None if workload is None else _workload(workload, name),
     )
     advice = advise(ask)
     if as_json:
@@ -125,12 +125,15 @@ def _engine(text: str | None, opened: Target, role: str) -> tuple[str, str | Non
     return name, version or None
 
 
-def _workload(text: str) -> Workload:
+def _workload(text: str, engine: str) -> Workload:
     """Raises DP002 and DP003 as `read_traffic`."""
     from draftproof.configs.traffic import read_traffic
     from draftproof.measure.workloads import NAMES, load
     from draftproof.planning.advice.ask import Workload
     from draftproof.planning.advice.copying import Recorded, replay
+    from draftproof.planning.advice.lookups import settings_of
+
+    settings = settings_of(engine)
 
     if text in NAMES and not os.path.exists(text):
         prompts = load(text).prompts
@@ -141,7 +144,7 @@ def _workload(text: str) -> Workload:
             num_answers=0,
             num_predictions=len(expected),
             parameters={},
-            copied=replay(expected) if expected else None,
+            copied=replay(expected, settings) if expected else None,
             predicted=None,
             stand_in="no answers are built in: the files as they were before the edit stand in, an upper bound",
         )
@@ -158,7 +161,9 @@ def _workload(text: str) -> Workload:
         num_answers=len(answered),
         num_predictions=sum(request.prediction is not None for request in traffic.requests),
         parameters=traffic.parameters,
-        copied=replay(Recorded(request.prompt or "", request.answer or "") for request in answered),
+        copied=replay(
+            (Recorded(request.prompt or "", request.answer or "") for request in answered), settings
+        ),
         predicted=replay(predicted) if predicted else None,
     )
 

@@ -180,7 +180,7 @@ def _with_requirements(
         elif plain in PARAMETERS:
             wanted[plain] = 0
         else:
-            known = (*PARAMETERS, *_ALIASES, *_SETTINGS)
+            known = tuple(dict.fromkeys((*PARAMETERS, *_ALIASES, *_SETTINGS)))
             near = get_close_matches(name, known, 1)
             raise DraftproofError(
                 "DP001", "--require", name[:40], f"one of {', '.join(known)}",

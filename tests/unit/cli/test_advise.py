@@ -113,3 +113,33 @@ def test_files_without_any_layer_are_answered(invoke, tmp_path: Path) -> None:
     for tensors in ({"model.embed_tokens.weight": embedding}, {}):
         save_file(tensors, target / "model.safetensors")
         assert invoke("advise", str(target)).status == 0
+
+
+@pytest.mark.parametrize("engine", ["draftproof", "llamacpp", "vllm", "sglang", "trtllm"])
+def test_what_was_replayed_is_what_the_step_drafts(invoke, engine: str) -> None:
+    document = invoke("advise", "some/model", "--engine", engine, "--workload", "edit", "--json").document
+    [step] = [step for step in document["steps"] if step["kind"] == "look_up"]
+    replayed = document["workload"]["copied_from_prompts"]["num_speculative"]
+    assert step["num_speculative_tokens"] == replayed
+    assert f"{replayed} proposed" in step["evidence"][0]["text"]
+
+
+def test_an_application_runs_our_own_commands_itself_and_predictions_name_their_file(invoke) -> None:
+    asked = ("advise", "some/model", "--role", "app", "--workload", "edit", "--json", "--engine")
+    own, other = (invoke(*asked, engine).document["steps"] for engine in ("draftproof", "vllm"))
+    assert not any("ask whoever" in entry["what"] for step in own for entry in step["next"])
+    assert any("ask whoever runs vllm" in entry["what"] for step in other for entry in step["next"])
+    [prediction] = [step for step in own if step["kind"] == "prediction"]
+    generates = [
+        entry["command"] for entry in prediction["next"] if entry["command"].startswith("draftproof generate")
+    ]
+    assert len(generates) == 2
+    assert all("--prediction-file FILE" in command for command in generates)
+
+
+def test_hosted_without_a_provider_lists_those_that_are_known(invoke) -> None:
+    from draftproof.planning.advice.hosted import provider_names
+
+    text = invoke("advise", "novel-9", "--role", "hosted").stdout
+    assert all(name in text for name in provider_names())
+    assert "--engine" in text

@@ -593,3 +593,9 @@ def test_checking_a_pair_loads_nothing_needless_and_opens_each_file_once(
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 5), done.stderr
     assert "VOCAB-01" in json.loads(done.stdout)["checked"]
+
+
+def test_required_names_are_listed_once(invoke) -> None:
+    listed = invoke("check", "some/model", "--require", "novel", "--json").document["error"]["expected"]
+    names = listed.removeprefix("one of ").split(", ")
+    assert len(names) == len(set(names)) > 10

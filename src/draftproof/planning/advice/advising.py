@@ -114,6 +114,10 @@ def _fix_first(facts: Facts, too_small: Claim | None) -> Iterator[Claim]:
 
 def _notes(ask: Ask, facts: Facts, unplanned: str | None) -> Iterator[Claim]:
     if ask.role == "hosted":
+        from draftproof.planning.advice.hosted import provider_names
+
+        if ask.engine not in provider_names():
+            yield Claim(f"No provider was named (--engine NAME). Known: {', '.join(provider_names())}.")
         return
     if unplanned is not None:
         yield Claim(unplanned)

@@ -56,9 +56,11 @@ def complete(ask: Ask, step: Step) -> Step:
     others = [finding for finding in warnings if finding not in needed]
     risks = [_told(finding) for finding in (*others, *worth_knowing)]
     standing = step.standing.at_most(Standing.POSSIBLE) if needed else step.standing
-    whose = f"ask whoever runs {ask.engine} for this" if ask.role == "app" else f"for {ask.engine}"
+    others_run_it = ask.role == "app" and ask.engine != "draftproof"
+    whose = f"ask whoever runs {ask.engine} for this" if others_run_it else f"for {ask.engine}"
+    file = " --prediction-file FILE" if step.speculation.method == "predicted" else ""
     commands = (
-        *(Command(f"{artifact.name} ({whose})", artifact.text) for artifact in rendered.artifacts),
+        *(Command(f"{part.name} ({whose})", part.text.rstrip("\n") + file) for part in rendered.artifacts),
         *_to_go_on(ask, step.speculation),
     )
     return replace(

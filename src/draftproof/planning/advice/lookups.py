@@ -11,7 +11,7 @@ from draftproof.configs.speculation import LookUp, Method, Speculation
 from draftproof.core.finding import Source
 from draftproof.core.intent import Predicted
 from draftproof.planning.advice.ask import Ask, Workload
-from draftproof.planning.advice.copying import Copying
+from draftproof.planning.advice.copying import Copying, LookUpSettings
 from draftproof.planning.advice.step import Claim, Standing, Step
 
 COPIES = 0.2
@@ -40,9 +40,16 @@ _PREDICTION: dict[str, tuple[str, Source]] = {
 }
 
 
+def settings_of(engine: str) -> LookUpSettings:
+    """Of the look-up that is proposed for an engine, so that what is replayed is what the command does."""
+    return LookUpSettings() if engine in _METHODS else LookUpSettings(min_ngram=2, max_ngram=5, depth=4)
+
+
 def propose_look_up(ask: Ask) -> Iterator[Step]:
-    method = _METHODS.get(ask.engine, "ngram")
-    lookup = None if method == "suffix" else LookUp(min_ngram=2, max_ngram=5)
+    method, proposed = _METHODS.get(ask.engine, "ngram"), settings_of(ask.engine)
+    lookup = (
+        None if method == "suffix" else LookUp(min_ngram=proposed.min_ngram, max_ngram=proposed.max_ngram)
+    )
     copied = ask.workload.copied if ask.workload else None
     standing, against = _standing(ask.workload, copied)
     evidence = [Claim("No weights and no cache of its own: it adds nothing to peak memory.", _VLLM_DOCS)]
@@ -62,7 +69,7 @@ def propose_look_up(ask: Ask) -> Iterator[Step]:
         kind="look_up",
         title="Look-up: draft from the prompt and the answer so far",
         standing=standing,
-        speculation=Speculation(method=method, depth=8 if method == "suffix" else 4, lookup=lookup),
+        speculation=Speculation(method=method, depth=proposed.depth, lookup=lookup),
         evidence=tuple(evidence),
         against=tuple(against),
         risks=tuple(risks),
