@@ -33,6 +33,8 @@ class CascadeProposer:
         self._parts = tuple(Guard(part, vocab_size) for part in parts)
         self._patience = patience
         self._left_without: dict[str, int] = {}
+        self._is_left: set[str] = set()
+        """Requests that other parts leave without a draft in the round that runs."""
         self.follows_prices = all(part.follows_prices for part in parts)
         self.needs = ProposerNeeds(
             hidden_layers=tuple(sorted({layer for part in parts for layer in part.needs.hidden_layers})),
@@ -60,6 +62,7 @@ class CascadeProposer:
         chains: list[list[int]] = [[]] * len(sequences)
         others: dict[int, DraftBatch] = {}
         waiting = list(range(len(sequences)))
+        self._is_left.difference_update(sequence.req_id for sequence in sequences)
         for part in self._parts:
             asking = [idx for idx in waiting if budgets[idx] and self._may_ask(part, sequences[idx])]
             if not asking:
@@ -85,15 +88,20 @@ class CascadeProposer:
         """Whether the request was left without a draft often enough to pay for the reading of its prompt."""
         if not self._patience or not part.holds_cache:
             return True
-        self._left_without[sequence.req_id] += 1
-        return self._left_without[sequence.req_id] > self._patience
+        self._is_left.add(sequence.req_id)
+        return self._left_without[sequence.req_id] >= self._patience
 
     def commit(self, sequences: Sequence[SequenceView], verdicts: Sequence[Verdict]) -> None:
+        for sequence in sequences:
+            if sequence.req_id in self._is_left:
+                self._is_left.remove(sequence.req_id)
+                self._left_without[sequence.req_id] += 1
         for part in self._parts:
             part.commit(sequences, verdicts)
 
     def end(self, sequence: SequenceView) -> None:
         self._left_without.pop(sequence.req_id, None)
+        self._is_left.discard(sequence.req_id)
         for part in self._parts:
             part.end(sequence)
 

@@ -192,11 +192,17 @@ def test_a_part_that_reads_the_prompt_first_waits_for_requests_that_others_leave
     cascade = CascadeProposer([first, second], patience=2)
     for view in views("abc"):
         cascade.begin(view)
-    rounds = [chains(cascade.propose(views("abc"), [1, 1, budget])) for budget in (1, 0, 1, 1)]
+    rounds = []
+    for budget in (1, 0, 1, 1):
+        rounds.append(chains(cascade.propose(views("abc"), [1, 1, budget])))
+        assert (
+            chains(cascade.propose(views("abc"), [1, 1, budget])) == rounds[-1]
+        )  # asking twice changes nothing
+        cascade.commit(views("abc"), [Verdict((), (), 1)] * 3)
     assert rounds[:2] == [[[1], [], []]] * 2
     assert rounds[2] == [[1], [2], []]
     assert rounds[3] == [[1], [2], [2]]
-    assert [call for call in second.calls if call.startswith("propose")] == ["propose b", "propose bc"]
+    assert {call for call in second.calls if call.startswith("propose")} == {"propose b", "propose bc"}
 
 
 def test_without_patience_it_is_asked_at_once() -> None:
