@@ -213,7 +213,7 @@ ROWS = (
     )),
     Row("no reason why a pair is rejected; first differing token", (
         Scene(("VOCAB-03",), ("{target}", "--draft", "{draft}", "--command",
-              "llama-server -m {target} -md {draft} --spec-type draft-simple"), draft=OTHER_IDS),
+              "llama-server -m t.gguf -md d.gguf --spec-type draft-simple"), draft=OTHER_IDS),
         Scene(("VOCAB-05",), vllm(PAIR), draft=OTHER_END),
         Scene(("COMBO-05",), ("--command", "llama-server -m m.gguf --mmproj p.gguf --spec-type ngram-simple"), ),
     )),
