@@ -20,14 +20,15 @@ LARGE_BYTES = 1 << 10
 """Files beyond it are listed as large ones are: with size and sha256."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
-    """One request: headers by lower-case name, and how much was sent of the body."""
+    """One request: headers by lower-case name, and how much was sent of the body. Kept before anything is sent, so
+    that whoever got an answer finds its request here."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    num_bytes: int
+    num_bytes: int = 0
 
 
 Fault = Callable[["Answer"], None]
@@ -66,11 +67,13 @@ class Answer(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     hub: FakeHub
-    num_sent = 0
+    seen: Seen
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
-        self.num_sent = 0  # a connection serves several requests
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.seen = Seen(self.command, unquote(self.path), headers)  # a connection serves several requests
+        self.hub.seen.append(self.seen)
         try:
             if self.hub.fault is not None and re.search(self.hub.faulty, path):
                 self.hub.fault(self)
@@ -78,9 +81,6 @@ class Answer(BaseHTTPRequestHandler):
                 self.serve()
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
-        finally:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            self.hub.seen.append(Seen(self.command, unquote(self.path), headers, self.num_sent))
 
     do_HEAD = do_GET  # noqa: N815
 
@@ -131,8 +131,8 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
     def write(self, body: bytes) -> None:
+        self.seen.num_bytes += len(body)
         self.wfile.write(body)
-        self.num_sent += len(body)
 
     def log_message(self, *_: object) -> None:
         """Nothing on standard error."""
