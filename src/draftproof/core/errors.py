@@ -36,6 +36,7 @@ CODES: dict[str, str] = {
     "DP305": "request: it can never fit into the cache",
     "DP306": "request: its id is already in use",
     "DP307": "request: text that is not Unicode",
+    "DP308": "request: a field of the wrong type",
     "DP401": "checkpoint: not found",
     "DP402": "checkpoint: a file is broken or truncated",
     "DP403": "checkpoint: architecture not supported",

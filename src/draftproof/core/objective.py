@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +25,19 @@ class Slo:
     ttft_s: float | None = None
     tpot_s: float | None = None
     e2e_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in _KEYS:
+            bound = getattr(self, f"{name}_s")
+            is_number = isinstance(bound, int | float) and not isinstance(bound, bool)
+            if bound is not None and not (is_number and 0 < bound < math.inf):
+                raise DraftproofError(
+                    "DP001",
+                    f"slo.{name}_s",
+                    repr(bound),
+                    "seconds above 0",
+                    "Leave it out where there is no bound.",
+                )
 
 
 def parse_slo(text: str) -> Slo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -16,24 +17,36 @@ from draftproof.proposers.registry import METHODS, draws
 from draftproof.verify.types import Rule
 
 
-def check_types(params: object, intent: object) -> None:
-    """What a library's user may have mistaken. Raises DP103 for an intent and DP201 for parameters that are none."""
-    if not (intent is None or isinstance(intent, SpeculationIntent)):
+def check_types(request: Request) -> None:
+    """What a library's user may have mistaken: a field of another type, which would break the queue for everybody.
+
+    Raises DP103 for an intent, DP201 for parameters, DP308 for another field.
+    """
+    if not (request.intent is None or isinstance(request.intent, SpeculationIntent)):
         raise DraftproofError(
             "DP103",
             "intent",
-            f"a {type(intent).__name__}",
+            f"a {type(request.intent).__name__}",
             'an intent, or what parse_intent takes, such as {"method": "auto"}',
             "Pass one of these, or None for what the engine was set up with.",
         )
-    if not (params is None or isinstance(params, SamplingParams)):
+    if not isinstance(request.params, SamplingParams):
         raise DraftproofError(
             "DP201",
             "params",
-            f"a {type(params).__name__}",
+            f"a {type(request.params).__name__}",
             "SamplingParams",
             "Pass SamplingParams(temperature=…, …).",
         )
+    for name, kind, expected in (
+        ("req_id", str, "text"),
+        ("scope", str, "text"),
+        ("priority", int, "a whole number"),
+    ):
+        value = getattr(request, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found = f"{reprlib.repr(value)}, a {type(value).__name__}"
+            raise DraftproofError("DP308", name, found, expected, f"Pass {expected}, or leave it out.")
 
 
 def read_token_ids(name: str, ids: object) -> tuple[int, ...]:
@@ -56,8 +69,9 @@ def check_request(request: Request, config: ModelConfig, max_len: int) -> None:
     """Raises the DraftproofError of a request that can never run on this model.
 
     DP301: empty prompt. DP302: it leaves no room in `max_len` tokens. DP303: token ids outside the vocabulary.
-    DP2xx: sampling parameters that do not fit the model.
+    DP2xx: sampling parameters that do not fit the model. And what `check_types` raises.
     """
+    check_types(request)
     if not request.prompt_token_ids:
         raise DraftproofError(
             "DP301", "prompt", "no tokens", "at least one token", "Give the request a prompt."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
@@ -47,6 +47,11 @@ class EngineConfig:
     max_pools: int = 8
 
     def __post_init__(self) -> None:
+        self._one_of("on_unfit", get_args(OnUnfit))
+        self._one_of("objective", get_args(Objective))
+        self._one_of("prefix_caching", (True, False))
+        self._is_a("speculation", SpeculationIntent, "what parse_intent returns")
+        self._is_a("slo", Slo | None, "what parse_slo returns, or None")
         limits = {"max_num_seqs": 4096, "max_num_rows": 65536, "prefill_chunk": 65536, "max_pools": 65536}
         for name, most in limits.items():
             self._in_range(name, getattr(self, name), 1, most)
@@ -65,6 +70,17 @@ class EngineConfig:
             )
         # Every running request takes a row of each pass, and a prompt must be able to get on beside them.
         self._in_range("max_num_rows", self.max_num_rows, 2 * self.max_num_seqs, 65536)
+
+    def _one_of(self, name: str, choices: tuple[object, ...]) -> None:
+        value = getattr(self, name)
+        if value not in choices or type(value) is not type(choices[0]):
+            expected = f"one of {', '.join(map(str, choices))}"
+            raise DraftproofError("DP001", name, repr(value), expected, f"Set {name} to one of these.")
+
+    def _is_a(self, name: str, kind: Any, expected: str) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, kind):
+            raise DraftproofError("DP001", name, f"a {type(value).__name__}", expected, "Pass that instead.")
 
     @staticmethod
     def _in_range(name: str, value: object, low: int, high: int) -> None:

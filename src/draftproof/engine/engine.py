@@ -133,15 +133,14 @@ class Engine:
         Text is encoded as it is: render a chat with `render_chat` first. `add_special` lets the tokenizer add what
         it puts around raw text (a BOS token, for some models); a rendered chat has it already.
 
-        Raises DP303 for what is neither text nor token ids, DP1xx for an intent that cannot be read, DP201 for
-        parameters of another type.
+        Raises DP303 for what is neither text nor token ids, DP1xx for an intent that cannot be read, DP201 and DP308
+        for parameters and other fields of another type.
         """
         prompt_ids = self.tokenizer.encode(prompt, add_special) if isinstance(prompt, str) else prompt
         expected_ids = self.tokenizer.encode(prediction) if isinstance(prediction, str) else prediction
         if isinstance(intent, str | Mapping):
             intent = parse_intent(intent)
-        check_types(params, intent)
-        return Request(
+        request = Request(
             req_id=req_id if req_id is not None else f"req-{next(self._ids)}",
             prompt_token_ids=read_token_ids("prompt", prompt_ids),
             params=params if params is not None else SamplingParams(),
@@ -150,6 +149,8 @@ class Engine:
             scope=scope,
             priority=priority,
         )
+        check_types(request)
+        return request
 
     def render_chat(self, messages: Sequence[dict[str, Any]], **template_args: Any) -> str:
         """The model's chat template over `messages`, with the opening of the answer. Raises DP304."""
@@ -157,6 +158,7 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
+        check_request(request, self.loaded.model.config, self.max_len)
         if self._scheduler.get(request.req_id) is not None:
             raise DraftproofError(
                 "DP306",
@@ -165,7 +167,6 @@ class Engine:
                 "an id that no request in the engine has",
                 "Choose another id.",
             )
-        check_request(request, self.loaded.model.config, self.max_len)
         intent, reason = fit(request, self.config)
         intent, unfit = self._drafting.prepare(intent, self.config.on_unfit == "refuse")
         reason = reason if unfit is None else _said(unfit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import tokenizers
@@ -169,12 +170,53 @@ def test_the_stop_string_that_starts_first_wins_then_the_one_named_first() -> No
         assert detokenizer.text == "a"
 
 
-def test_text_decodes_a_bounded_window() -> None:
-    lengths = []
+@pytest.mark.parametrize(
+    "pieces",
+    [[b"x"], [b"\xff"], [b"\xff", b"\xe2"], [b"x", b"\xff"], [b""]],
+    ids=lambda pieces: b"+".join(pieces),
+)
+@pytest.mark.parametrize("begin", [0, SPECIAL])
+@pytest.mark.parametrize("ending", [[], [SPECIAL] * 3])
+def test_any_text_decodes_a_bounded_window(pieces: list[bytes], begin: int, ending: list[int]) -> None:
+    """Whatever a model repeats: words, broken bytes, special tokens that it was told to ignore."""
+    pieces = [b"begin ", *pieces]
+    decode_all = byte_decoder(pieces)
+    lengths: list[int] = []
 
     def decode(ids: list[int]) -> str:
         lengths.append(len(ids))
-        return "x" * len(ids)
+        return decode_all(ids)
 
-    assert "".join(deltas_of(decode, range(500))) == "x" * 500
-    assert max(lengths) < 20
+    ids = [begin, *([*range(1, len(pieces)), *ending] * 500)]
+    assert "".join(deltas_of(decode, ids)) == decode_all(ids)
+    assert max(lengths) < 150
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3), st.text("abc", max_size=40))
+def test_exactly_what_may_become_a_stop_string_is_held_back(stop: list[str], text: str) -> None:
+    """By definition: of all proper beginnings of stop strings the longest that the text ends with."""
+    detokenizer = Detokenizer(byte_decoder([char.encode() for char in text]), stop)
+    taken = ""
+    for index in range(len(text)):
+        detokenizer.push(index)
+        taken += detokenizer.take_delta()
+        begun = text[: index + 1]
+        longest = max(n for each in stop for n in range(len(each)) if begun.endswith(each[:n]))
+        assert taken == begun[: max(len(taken), len(begun) - longest)]
+        assert len(taken) >= len(begun) - longest
+
+
+def test_a_long_stop_string_costs_a_step_per_character() -> None:
+    steps: list[object] = []
+    slices: list[object] = []
+
+    class Watched(str):
+        def __getitem__(self, key: Any) -> str:
+            (slices if isinstance(key, slice) else steps).append(key)
+            return super().__getitem__(key)
+
+    num_tokens, stop = 2000, Watched("b" * 3000 + "c")
+    assert deltas_of(byte_decoder([b"b"]), [0] * num_tokens, [stop])[-1] == "b" * num_tokens
+    assert len(steps) < 6 * (num_tokens + len(stop))
+    assert len(slices) <= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import Cascade, NGram, NoSpeculation, Predicted, SpeculationIntent
+from draftproof.core.objective import Slo
 from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
@@ -133,6 +135,14 @@ def test_a_proposer_that_cannot_be_made_leaves_nothing_queued() -> None:
         ({"intent": NGram}, "DP103"),
         ({"params": {"temperature": 0}}, "DP201"),
         ({"params": SamplingParams}, "DP201"),
+        ({"req_id": 5}, "DP308"),
+        ({"req_id": ["x"]}, "DP308"),
+        ({"scope": None}, "DP308"),
+        ({"scope": b"key"}, "DP308"),
+        ({"priority": "high"}, "DP308"),
+        ({"priority": None}, "DP308"),
+        ({"priority": float("nan")}, "DP308"),
+        ({"priority": True}, "DP308"),
     ],
 )
 def test_what_a_libraries_user_mistakes_has_a_code(arguments: dict[str, object], code: str) -> None:
@@ -141,6 +151,57 @@ def test_what_a_libraries_user_mistakes_has_a_code(arguments: dict[str, object],
         engine.make_request(**({"prompt": PROMPT} | arguments))  # type: ignore[arg-type]
     assert caught.value.code == code
     assert not engine.has_work
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"scope": None},
+        {"priority": "high"},
+        {"priority": None},
+        {"req_id": 5},
+        {"params": None},
+        {"intent": "auto"},
+        {"prompt_token_ids": ()},
+    ],
+)
+def test_a_request_that_is_refused_leaves_the_engine_as_it_was(mistake: dict[str, Any]) -> None:
+    """Requests may be made without `make_request`. Others that wait go on to their end."""
+    engine = make_engine(config=EngineConfig(max_num_seqs=1))
+    for req_id in ("first", "second"):
+        engine.add_request(engine.make_request(PROMPT, GREEDY, intent=NGram(), req_id=req_id))
+    fields = {"req_id": "bad", "prompt_token_ids": tuple(PROMPT), "params": GREEDY, "intent": NGram()}
+    with pytest.raises(DraftproofError):
+        engine.add_request(Request(**(fields | mistake)))
+    finished = []
+    while engine.has_work:
+        finished += [event.req_id for event in engine.step() if event.finished is not None]
+    assert finished == ["first", "second"]
+    engine.check_idle()
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"objective": "fast"},
+        {"on_unfit": "ignore"},
+        {"speculation": {"method": "auto"}},
+        {"speculation": "auto"},
+        {"prefix_caching": "no"},
+        {"prefix_caching": 1},
+        {"slo": "tpot=50ms"},
+        {"max_num_seqs": 1.0},
+    ],
+)
+def test_a_configuration_of_other_types_or_values_is_refused(mistake: dict[str, Any]) -> None:
+    with pytest.raises(DraftproofError, match=f"DP001 {next(iter(mistake))}"):
+        EngineConfig(**mistake)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, float("nan"), float("inf"), "50ms", True])
+def test_a_service_level_without_a_time_is_refused(bound: Any) -> None:
+    with pytest.raises(DraftproofError, match=r"DP001 slo\.tpot_s"):
+        Slo(tpot_s=bound)
 
 
 @pytest.mark.parametrize("prompts", ["one text", ["a"], [PROMPT]])
