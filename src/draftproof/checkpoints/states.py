@@ -6,6 +6,7 @@ convolution keeps one input less than it is wide, as vLLM 0.33 and SGLang 0.5 ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -53,6 +54,23 @@ class RunningState:
             conv_elements=-(-inputs // num_devices),
             conv_width=-(-channels // num_devices),
         )
+
+
+_FAMILIES = frozenset({
+    "arwkv7", "bailinghybrid", "bailingmoe3", "bailingmoev25", "bailingmoev3", "bamba", "falconh1", "falconmamba",
+    "gatedslotattention", "glm5next", "granitehybrid", "granitemoehybrid", "jamba", "kimik3", "kimilinear", "lfm2",
+    "lfm2moe", "mamba", "mamba2", "minimax", "minimax01", "minimaxm1", "minimaxtext01", "nemotronh", "nemotronhmoe",
+    "olmohybrid", "plamo2", "qwen35", "qwen35moe", "qwen3next", "qwen4exp", "recurrentgemma", "rwkv", "rwkv4", "rwkv5",
+    "rwkv6", "rwkv6qwen2", "rwkv7", "xlstm", "zamba", "zamba2",
+})  # fmt: skip
+"""Letters and digits of the names of families with running states, in Transformers, vLLM 0.33 and llama.cpp 11434."""
+_ENDINGS = re.compile(r"(?i)(forcausallm|forconditionalgeneration|lmheadmodel|model|_text)$")
+
+
+def keeps_state(name: str) -> bool:
+    """Whether a model_type, an architecture or the architecture of a GGUF file is of a family whose layers keep a
+    running state in place of (all) keys and values."""
+    return re.sub(r"[^a-z0-9]", "", _ENDINGS.sub("", name).lower()) in _FAMILIES
 
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -24,6 +24,8 @@ def run(
 
 HYBRID = {"model_type": "qwen3_next"}
 LAYERS = {"layer_types": ["linear_attention", "full_attention"]}
+RECURRENT = ("minimax", "olmo_hybrid", "bailing_hybrid", "kimi_k3", "lfm2_moe", "qwen3_5_moe_text", "xlstm")
+"""Of every way in which families name themselves."""
 WINDOW = {"sliding_window": 1024}
 
 FIXTURES = {
@@ -32,8 +34,15 @@ FIXTURES = {
             run("transformers", "ngram", HYBRID),
             run("llamacpp", "ngram", LAYERS),
             run("transformers", "draft_model", {}, {"model_type": "mamba2"}),
+            *(run("transformers", "ngram", {"model_type": name}) for name in RECURRENT),
+            *(run("llamacpp", "mtp", {"model_type": name}) for name in ("qwen35", "qwen3_5_text", "qwen3next")),
         ),
-        negative=(run("transformers", "ngram", {}), run("llamacpp", "draft_model", {}, {}), run("vllm", "mtp", HYBRID)),
+        negative=(
+            run("transformers", "ngram", {}),
+            run("transformers", "ngram", {"model_type": "minimax_m2"}),
+            run("llamacpp", "draft_model", {}, {}),
+            run("vllm", "mtp", HYBRID),
+        ),
     ),
     "CACHE-02": Fixtures(
         positive=(run("llamacpp", "draft_model", WINDOW, {}), run("llamacpp", "draft_model", {}, WINDOW)),

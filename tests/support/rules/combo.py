@@ -31,6 +31,9 @@ def of_type(model_type: str) -> dict[str, Any]:
 PREFILL, DECODE = ("--disaggregation-mode", "prefill"), ("--disaggregation-mode", "decode")
 ASSISTANT = Checkpoint({**QWEN, "architectures": ["Gemma4AssistantForCausalLM"]}, tokens=None)
 NO_STATES = Checkpoint({**QWEN, "eagle_config": {"use_aux_hidden_state": False}}, tokens=None)
+SEES = {"rest": ("--mmproj", "file.gguf")}
+PLAIN = Checkpoint(QWEN, tokens=None)
+NARROW = Checkpoint({**QWEN, "hidden_size": 32}, tokens=None)
 V1 = {"extras": {"vllm.env": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}}
 
 REFUSED_STAGES = (
@@ -103,8 +106,18 @@ FIXTURES = {
         ),
     ),
     "COMBO-05": Fixtures(
-        positive=(run("llamacpp", "draft_model", rest=("--mmproj", "file.gguf")),),
-        negative=(run("llamacpp", "draft_model"), run("llamacpp", "none", rest=("--mmproj", "file.gguf"))),
+        positive=(
+            run("llamacpp", "draft_model", **SEES),
+            run("llamacpp", "draft_model", **SEES, target_files=PLAIN, drafter_files=NARROW),
+            run("llamacpp", "eagle3", **SEES),
+            run("llamacpp", "mtp", **SEES, version="7000"),
+        ),
+        negative=(
+            run("llamacpp", "draft_model"),
+            run("llamacpp", "none", **SEES),
+            run("llamacpp", "draft_model", **SEES, target_files=PLAIN, drafter_files=PLAIN),
+            *(run("llamacpp", method, **SEES) for method in ("mtp", "ngram", "dflash", "dspark")),
+        ),
     ),
     "COMBO-06": Fixtures(
         positive=(run("sglang", "eagle", rest=("--enable-lmcache",)),),

@@ -68,7 +68,12 @@ FIXTURES = {
         ),
     ),
     "CONFIG-02": Fixtures(
-        positive=(run("vllm", "eagle3", depth=3), run("trtllm", "draft_model", depth=3)),
+        positive=(
+            run("vllm", "eagle3", depth=3),
+            run("trtllm", "draft_model", depth=3),
+            run("llamacpp", "draft_model"),
+            *(run("llamacpp", "eagle3", fields={"target": ModelRef(name=name)}) for name in ("a/b", "m.gguf", "./a")),
+        ),
         negative=(run("vllm", "eagle3", drafter=DRAFTER), run("vllm", "mtp"), run("sglang", "ngram")),
     ),
     "CONFIG-03": Fixtures(

@@ -103,6 +103,8 @@ FIXTURES = {
             run(max_model_len=8192),
             run("sglang", max_model_len=8192),
             run("llamacpp", max_model_len=8192),
+            run("llamacpp", max_model_len=8192, rest=("--rope-scaling", "yarn", "--rope-scale", "4")),
+            run("llamacpp", target=short(YARN), max_model_len=4096),
             run(target=short(YARN), max_model_len=8192),
             run("sglang", target=short(YARN), max_model_len=16384),
             run(max_model_len=8192, extras={"vllm.env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "0"}}),
@@ -115,6 +117,7 @@ FIXTURES = {
             run(target={"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, max_model_len=8192),
             run(max_model_len=8192, rest=OVERRIDE),
             run("trtllm", max_model_len=8192),
+            run("llamacpp", max_model_len=8192, rest=("--override-kv", "qwen2.context_length=int:8192")),
         ),
     ),
 }  # fmt: skip

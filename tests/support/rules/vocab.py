@@ -40,6 +40,7 @@ FIXTURES = {
         positive=(
             pair("vllm", PADDED),
             pair("transformers", PADDED),
+            pair("sglang", PADDED),
             pair("llamacpp", drafter(vocab_size=16 + 129)),
         ),
         negative=(
@@ -47,7 +48,6 @@ FIXTURES = {
             pair("vllm", PADDED, CROSSING),
             pair("llamacpp", drafter(vocab_size=16 + 128)),
             pair("draftproof", PADDED),
-            pair("sglang", PADDED),
         ),
     ),
     "VOCAB-03": Fixtures(

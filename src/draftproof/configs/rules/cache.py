@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from draftproof.checkpoints.states import keeps_state
 from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.engines.llamacpp.words import KEEPS_STATES, WITH_STATES
 from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
 from draftproof.configs.speculation import DRAFTING, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
-_RECURRENT_TYPES = (
-    "mamba", "rwkv", "jamba", "bamba", "falcon_mamba", "falcon_h1", "nemotron_h", "zamba", "lfm2", "qwen3_next",
-    "qwen3_5", "granitemoehybrid", "recurrent_gemma", "plamo2", "kimi_linear", "qwen35",
-)  # fmt: skip
-"""Beginnings of model_type, of families whose layers keep a running state."""
 _RECURRENT_LAYERS = ("linear_attention", "mamba", "conv", "recurrent", "short_conv")
 _TRANSFORMERS = Source(
     name="transformers pull requests 31478 and 46937",
@@ -37,7 +34,7 @@ def _running_state(view: CheckpointView) -> tuple[str, str] | None:
         if isinstance(kind, str) and kind.lower() in _RECURRENT_LAYERS:
             return "layer_types", kind
     model_type = config.get("model_type")
-    if isinstance(model_type, str) and model_type.startswith(_RECURRENT_TYPES):
+    if isinstance(model_type, str) and keeps_state(model_type):
         return "model_type", model_type
     return None
 
@@ -48,33 +45,33 @@ def _views(case: Case) -> Iterator[tuple[str, CheckpointView]]:
         yield "drafter", case.drafter
 
 
-_REWIND = {
-    "transformers": (
-        Severity.ERROR,
-        "Transformers refuses assisted and look-up decoding for such models, and versions before the refusal gave "
-        "other text in silence",
-        "Use an engine that restores the state, or decode plainly.",
-    ),
-    "llamacpp": (
-        Severity.WARNING,
-        "llama.cpp saves and restores the whole state in every round (reported: three quarters of the round's "
-        "time), and older builds refuse or loop",
-        "Measure against plain decoding first; with MTP newer builds keep several states.",
-    ),
-}
+_REFUSED = (
+    "Transformers refuses assisted and look-up decoding for such models, and versions before the refusal gave other "
+    "text in silence"
+)
+_SAVED = (
+    "llama.cpp saves the whole state in every round and computes accepted tokens again after a rejection (reported: "
+    "three quarters of the round's time); older builds refuse or loop"
+)
+_KEPT = "llama.cpp 11434 keeps a state per draft token to go back to, which costs memory; older builds save all of it"
 
 
 def _cannot_rewind(case: Case) -> Iterator[Hit]:
-    severity, effect, remedy = _REWIND[case.engine]
     for whose, view in _views(case):
         found = _running_state(view)
-        if found is not None:
-            yield Hit(
-                detail=f"The {whose} has layers with a running state, which rejected drafts have changed: {effect}.",
-                evidence=(Evidence(where=view.reference, key=found[0], found=found[1]),),
-                severity=severity,
-                remedy=remedy,
-            )
+        if found is None:
+            continue
+        severity, effect, remedy = Severity.ERROR, _REFUSED, None
+        if case.engine == "llamacpp":
+            keeps = case.method in WITH_STATES and view.language_config.get("model_type") in KEEPS_STATES
+            severity, effect = (Severity.INFO, _KEPT) if keeps else (Severity.WARNING, _SAVED)
+            remedy = "Measure against plain decoding first."
+        yield Hit(
+            detail=f"The {whose} has layers with a running state, which rejected drafts have changed: {effect}.",
+            evidence=(Evidence(where=view.reference, key=found[0], found=found[1]),),
+            severity=severity,
+            remedy=remedy,
+        )
 
 
 def _rotating(case: Case) -> Iterator[Hit]:
@@ -85,8 +82,8 @@ def _rotating(case: Case) -> Iterator[Hit]:
         if window and view.language_config.get("use_sliding_window") is not False:
             yield Hit(
                 detail=(
-                    f"The {whose} keeps the last {window} tokens of some layers in a rotating cache: prefixes "
-                    "outside of it cannot be reused, and a long rejected draft cannot be taken back."
+                    f"The {whose} keeps the last {window} tokens and one batch of some layers in a rotating cache: an "
+                    "earlier prefix is reused only from a checkpoint that was kept of it."
                 ),
                 evidence=(Evidence(where=view.reference, key="sliding_window", found=str(window)),),
             )
@@ -143,8 +140,7 @@ RULES = (
         severity=Severity.INFO,
         about="A cache that overwrites old tokens saves memory and can give back only what it still holds.",
         remedy=(
-            "Add --swa-full where long prompts are reused or drafts are long; it costs the memory of a full "
-            "cache."
+            "Add --swa-full where parts of long prompts are reused; it costs the memory of a full cache."
         ),
         source=_LLAMACPP,
         judge=_rotating,

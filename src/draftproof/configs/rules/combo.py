@@ -131,8 +131,8 @@ RULES = (
         5,
         "vision",
         "Speculation with a multimodal projector",
-        "Rows of an image are no tokens that a drafter could read.",
-        "Serve images from an instance of their own.",
+        "Rows of an image are no tokens that every drafter could read.",
+        "Measure acceptance on requests with images, or serve these from an instance of their own.",
     ),
     _rule(
         6,

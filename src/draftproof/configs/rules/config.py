@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from draftproof.configs.engines.llamacpp.names import is_file
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.methods import find_method, of_engine
@@ -15,7 +16,7 @@ from draftproof.configs.rules.facts.runners import (
     lacking_in_v2,
 )
 from draftproof.configs.rules.rule import Hit, Reading, Rule
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import HEADS, Method
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources of the engines", read="2026-11")
@@ -50,14 +51,24 @@ def _no_such_method(case: Case) -> Iterator[Hit]:
 
 def _no_drafter(case: Case) -> Iterator[Hit]:
     fact = find_method(case.engine, case.method)
-    if fact is not None and fact.drafter == "checkpoint" and not case.has_drafter:
-        yield Hit(
-            detail=f"{case.method} drafts with a checkpoint of its own, and none is named.",
-            evidence=tuple(
-                Evidence(where="command", key=key, found=found)
-                for key, found in zip(_NAMING[case.engine], (case.method, "not given"), strict=True)
-            ),
-        )
+    if fact is None or fact.drafter != "checkpoint" or case.has_drafter:
+        return
+    target, is_sought = case.deployment.target, False
+    if target is not None and case.engine == "llamacpp" and case.method in HEADS:
+        is_sought = not is_file(target.name)
+    yield Hit(
+        detail=f"{case.method} drafts with a checkpoint of its own, and none is named"
+        + (
+            ": llama.cpp looks for one in the target's repository, and without it drafts nothing."
+            if is_sought
+            else "."
+        ),
+        evidence=tuple(
+            Evidence(where="command", key=key, found=found)
+            for key, found in zip(_NAMING[case.engine], (case.method, "not given"), strict=True)
+        ),
+        severity=Severity.INFO if is_sought else None,
+    )
 
 
 _NAMING: Mapping[str, tuple[str, str]] = {

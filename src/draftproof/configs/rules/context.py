@@ -122,11 +122,14 @@ def _lost_override(case: Case) -> Iterator[Hit]:
     inner = overrides.get("text_config")
     keys = sorted(_ROPE_KEYS & (set(overrides) | set(inner if isinstance(inner, Mapping) else ())))
     if keys:
+        if runner(case) == "V2" and case.is_within("==0.33.0"):
+            effect = "it turns positions as before and is hardly accepted beyond the native length"
+        else:
+            effect = "beyond the native length the whole batch gets dummy drafts, and none is accepted"
         yield Hit(
             detail=(
-                f"--hf-overrides changes {', '.join(keys)} of the target and is not applied to the drafter: beyond "
-                "the native length the whole batch gets dummy drafts, none is accepted, and verifying them is "
-                "still paid for."
+                f"--hf-overrides changes {', '.join(keys)} of the target and is not applied to the drafter: {effect}. "
+                "Verifying is paid for all the same."
             ),
             evidence=(Evidence(where="command", key="--hf-overrides", found=", ".join(keys)),),
         )
@@ -202,13 +205,14 @@ def _windowed_tree(case: Case) -> Iterator[Hit]:
 
 
 _ANSWER_OF_LENGTH = Source(
-    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (configs/model_config.py), llama.cpp build 11434",
+    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (configs/model_config.py), llama.cpp build 11434 "
+    "(tools/server)",
     read="2026-11",
 )
 _LENGTH_READINGS = (
     Reading("vllm", ">=0.32,<=0.33.0", _ANSWER_OF_LENGTH),
     Reading("sglang", "==0.5.23", _ANSWER_OF_LENGTH),
-    Reading("llamacpp", ">=9606,<=11434", _ANSWER_OF_LENGTH),
+    Reading("llamacpp", "==11434", _ANSWER_OF_LENGTH),
 )
 _ALLOWS_MORE = {
     "vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
@@ -219,9 +223,6 @@ _CHANGES_LENGTH = (
     "hf_overrides",
     "hf_config_path",
     "json_model_override_args",
-    "rope_scaling",
-    "rope_scale",
-    "yarn_orig_ctx",
 )
 _TRUE = ("1", "true", "yes", "y")
 
@@ -239,19 +240,24 @@ def _longest(case: Case, view: CheckpointView) -> int | None:
 
 
 def _beyond_target(case: Case) -> Iterator[Hit]:
-    served = case.deployment.max_model_len
-    if served is None or any(case.extra(key) is not None for key in _CHANGES_LENGTH):
+    served, is_llamacpp = case.deployment.max_model_len, case.engine == "llamacpp"
+    changes = ("override_kv",) if is_llamacpp else _CHANGES_LENGTH
+    if served is None or any(case.extra(key) is not None for key in changes):
         return
-    longest = _longest(case, case.target)
+    view = case.target
+    longest = whole(view.language_config, "max_position_embeddings") if is_llamacpp else _longest(case, view)
     if longest is None or served <= longest:
         return
     variable = _ALLOWS_MORE.get(case.engine)
     is_allowed = variable is None or (case.environment(variable) or "").lower() in _TRUE
-    effect = (
-        "it starts with a warning"
-        if is_allowed
-        else f"{case.title} refuses to start, unless {variable}=1 is set"
-    )
+    if is_llamacpp:
+        effect = (
+            "a request is cut off there, with rope scaling, too, and the cache takes memory for all of them"
+        )
+    elif is_allowed:
+        effect = "it starts with a warning"
+    else:
+        effect = f"{case.title} refuses to start, unless {variable}=1 is set"
     yield Hit(
         detail=f"{served} positions are asked for, and the target has {longest}: {effect}.",
         evidence=(
@@ -346,9 +352,13 @@ RULES = (
         severity=Severity.ERROR,
         about=(
             "vLLM and SGLang refuse a context above what config.json gives with its rope scaling, unless a variable "
-            "allows it; llama.cpp warns. Beyond it the target itself was never trained."
+            "allows it. llama.cpp gives no request more than the context in the file, whatever --ctx-size and rope "
+            "scaling say."
         ),
-        remedy="Lower the context to what the target has, or write the rope scaling into its config.json.",
+        remedy=(
+            "Lower the context to what the target has, or write the rope scaling into its config.json (llama.cpp: the "
+            "longer context into the file, with --override-kv)."
+        ),
         source=_ANSWER_OF_LENGTH,
         judge=_beyond_target,
         readings=_LENGTH_READINGS,

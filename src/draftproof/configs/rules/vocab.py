@@ -22,7 +22,8 @@ from draftproof.configs.speculation import MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
 _FIELD = Source(
-    name="vLLM issues 5203, 7252, 10913; transformers issue 45307; mlc-llm issue 3212", read="2026-11"
+    name="vLLM issues 5203, 7252, 10913; SGLang pull request 23838; transformers issue 45307; mlc-llm issue 3212",
+    read="2026-11",
 )
 
 
@@ -52,12 +53,10 @@ def _has_other_ids(case: Case) -> bool:
 def _padding(case: Case) -> Iterator[Hit]:
     ours, theirs = _sizes(case)
     if ours != theirs and case.has_same_tokenizer:
-        demand = DEMANDS.get(case.engine)
         yield Hit(
             detail=(
                 f"Same tokenizer; the embeddings are padded to {ours} and {theirs} rows. The tail of "
                 f"{abs(ours - theirs)} rows stands for no token."
-                + (f" {demand.doubt}." if demand is not None and demand.doubt else "")
             ),
             evidence=_size_evidence(case, ours, theirs),
         )

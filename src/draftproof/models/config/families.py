@@ -5,11 +5,11 @@ Read by the parsers of this package and by `weights`. Decoders never see a famil
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from draftproof.checkpoints.states import keeps_state
 from draftproof.core.errors import DraftproofError
 from draftproof.models.config.fields import Fields
 
@@ -176,14 +176,6 @@ FAMILIES = (
     ),
 )  # fmt: skip
 
-_RECURRENT = frozenset({
-    "arwkv7", "bamba", "falconh1", "falconmamba", "gatedslotattention", "granitehybrid", "granitemoehybrid",
-    "jamba", "kimilinear", "lfm2", "lfm2moe", "mamba", "mamba2", "minimax", "minimax01", "nemotronh",
-    "nemotronhmoe", "olmohybrid", "plamo2", "qwen35", "qwen35moe", "qwen3next", "recurrentgemma", "rwkv", "rwkv4",
-    "rwkv5", "rwkv6", "rwkv6qwen2", "rwkv7", "xlstm", "zamba", "zamba2",
-})  # fmt: skip
-"""Names, without their endings, of models that keep a running state instead of (all) keys and values."""
-
 
 def family_of(key: str, names: object, found: object) -> Family:
     """The row whose `key` ("hf_name" or "gguf_name") is `names`. Raises DP403 naming `found` if there is none."""
@@ -192,8 +184,7 @@ def family_of(key: str, names: object, found: object) -> Family:
         if names == getattr(family, key) or is_wrapped:
             return family
     field_name = "config.json: architectures" if key == "hf_name" else "general.architecture"
-    stem = re.sub(r"(?i)(forcausallm|forconditionalgeneration|lmheadmodel|model)$", "", str(names))
-    if re.sub(r"[^a-z0-9]", "", stem.lower()) in _RECURRENT:
+    if keeps_state(str(names)):
         raise DraftproofError(
             "DP403",
             field_name,

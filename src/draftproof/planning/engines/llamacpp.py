@@ -5,22 +5,16 @@ Read at build 11434. Slots (`--parallel`) divide the context; layers with window
 
 from __future__ import annotations
 
+from draftproof.configs.engines.llamacpp.words import KEEPS_STATES, WITH_STATES
 from draftproof.planning import passes
 from draftproof.planning.engines.layers import draft_layers, target_layers
 from draftproof.planning.paging import Pool, plain_pool
 from draftproof.planning.setup import Certainty, EngineMemory, Item, Setup
 
-_ROLLS_BACK = frozenset({
-    "kimi_k3", "qwen3_5_text", "qwen3_5_moe_text", "nemotron_h", "lfm2", "lfm2_moe", "bailing_hybrid",
-})  # fmt: skip
-_WITH_SNAPSHOTS = ("mtp", "eagle3", "dflash", "dspark")
-"""Models and methods for which a state is kept per draft token, to go back to (`llm_arch_supports_rs_rollback`,
-`need_n_rs_seq`)."""
-
 
 def _pool(setup: Setup) -> Pool:
     """Running states are float32, whatever the cache's type."""
-    keeps = setup.target.model_type in _ROLLS_BACK and setup.method in _WITH_SNAPSHOTS
+    keeps = setup.target.model_type in KEEPS_STATES and setup.method in WITH_STATES
     states = 1 + setup.levels if keeps else 1
     layers = [
         *target_layers(setup, lambda state: 4 * states * (state.state_elements + state.conv_elements)),

@@ -28,7 +28,8 @@ def test_a_pair_that_works_raises_no_alarm(pair: KnownPair, folder: Path) -> Non
     known = load_catalogue().find(pair.target, pair.drafter)
     method: Method = known[0].method if known else pair.method  # type: ignore[assignment]  # a name of ours
     engines = [name for entry in known for name in entry.engines] or ["vllm", "sglang"]
-    for engine in engines:
+    refused = {name for entry in known for trouble in entry.trouble for name in trouble.refused_by}
+    for engine in sorted({*engines} - refused):
         if find_method(engine, method) is None:
             continue
         speculation = Speculation(

@@ -148,3 +148,12 @@ REMOVED: Mapping[str, tuple[str, ...]] = {
 CACHE_TYPES: Mapping[str, str] = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 """llama.cpp's word → the neutral one; its quantised types (q8_0 and so on) are their own."""
 QUANTISED_CACHES = frozenset(("q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"))
+
+KEEPS_STATES = frozenset({
+    "kimi_k3", "kimi-k3", "qwen3_5_text", "qwen3_5_moe_text", "qwen35", "qwen35moe", "nemotron_h", "nemotron_h_moe",
+    "lfm2", "lfm2_moe", "lfm2moe", "bailing_hybrid", "bailingmoe3", "qwen4_exp_text", "qwen4exp", "glm5_next",
+    "glm5-next",
+})  # fmt: skip
+WITH_STATES = frozenset(("mtp", "eagle3", "dflash", "dspark"))
+"""Models (model_type, or architecture of a GGUF file) and methods for which a running state is kept per draft token, to
+go back to (`llm_arch_supports_rs_rollback`, `need_n_rs_seq`)."""

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts import stages
 from draftproof.configs.rules.rule import Reading
 from draftproof.configs.speculation import HEADS, MODELS, Method
 from draftproof.core.finding import Severity, Source
 
-Feature = Literal["pipeline", "lora", "data_parallel", "dp_attention", "vision", "connector", "beam", "eager"]
+Feature = Literal["pipeline", "lora", "data_parallel", "dp_attention", "vision", "connector"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,22 @@ class FeatureFact:
         )
 
 
-_LLAMACPP_VISION = Reading(
-    "llamacpp", "<=11434", Source(name="LM Studio bug tracker 1519, llama.cpp build 11434", read="2026-11")
+_VISION_OFF = Reading(
+    "llamacpp",
+    "<8000",
+    Source(name="llama.cpp pull request 19493, which ended it; issue 17066", read="2026-11"),
 )
+_VISION = Reading(
+    "llamacpp", "==11434", Source(name="llama.cpp build 11434: common/speculative.cpp", read="2026-11")
+)
+
+
+def _sees_no_images(case: Case) -> bool:
+    """Whether a draft model has another width than the target, as far as both are at hand."""
+    views = (case.target_view, case.drafter_view)
+    widths = {whole(view.language_config, "hidden_size") for view in views if view is not None}
+    return len(widths) != 1 or None in widths or None in views
+
 
 _EAGLE: frozenset[Method] = frozenset({"eagle", "mtp"})
 """What SGLang calls EAGLE, NEXTN included."""
@@ -147,8 +160,22 @@ FEATURES: tuple[FeatureFact, ...] = (
         methods=frozenset({"draft_model", "ngram"}),
     ),
     FeatureFact(
-        feature="vision", reading=_LLAMACPP_VISION, severity=Severity.WARNING,
+        feature="vision", reading=_VISION_OFF, severity=Severity.WARNING,
         effect="a multimodal projector switches speculation off",
+        when=lambda case: case.is_within(_VISION_OFF.versions),
+    ),
+    FeatureFact(
+        feature="vision", reading=_VISION, severity=Severity.INFO,
+        effect=(
+            "a draft model of another width than the target gets zeros in place of an image: behind images drafts are "
+            "accepted less often"
+        ),
+        methods=frozenset({"draft_model"}), when=_sees_no_images,
+    ),
+    FeatureFact(
+        feature="vision", reading=_VISION, severity=Severity.INFO,
+        effect="EAGLE-3 heads are not shown images: behind them drafts are accepted less often",
+        methods=frozenset({"eagle3"}),
     ),
     FeatureFact(
         feature="connector", reading=read.SGLANG, severity=Severity.ERROR,

@@ -21,7 +21,6 @@ class VocabularyDemand:
     different     whether it can draft across different vocabularies: never, always, or asked (by a setting)
     how           that setting, as it is written
     least_overlap share of the smaller vocabulary below which drafting across vocabularies is an error
-    doubt         what was read that speaks against `size_slack`
     """
 
     reading: Reading
@@ -30,7 +29,6 @@ class VocabularyDemand:
     different: Literal["never", "asked", "always"] = "never"
     how: str = ""
     least_overlap: float = ADVISED_OVERLAP
-    doubt: str = ""
 
 
 def _reading(engine: str, versions: str, name: str, url: str | None = None) -> Reading:
@@ -57,13 +55,11 @@ DEMANDS: Mapping[str, VocabularyDemand] = MappingProxyType(
             how='"use_heterogeneous_vocab": true (greedy drafts, model runner V1)',
         ),
         "sglang": VocabularyDemand(
-            reading=_reading("sglang", "==0.5.23", "SGLang 0.5.23 source, documentation, pull request 23838"),
-            size_slack=None,
-            compares_ids=True,
-            doubt=(
-                "SGLang's documentation starts with such a pair, but the STANDALONE worker of 0.5.23 compares "
-                "vocab_size and raises a ValueError: start it once before you rely on it"
+            reading=_reading(
+                "sglang", "==0.5.23", "SGLang 0.5.23 source: standalone_worker_v2.py; pull request 23838"
             ),
+            size_slack=0,
+            compares_ids=True,
         ),
         "trtllm": VocabularyDemand(
             reading=_reading("trtllm", ">=1.2,<1.4", "TensorRT-LLM, main branch of mid-2026"),
