@@ -29,6 +29,13 @@ HEAD = TARGET | {
     "architectures": ["LlamaForCausalLMEagle3"],
     "draft_vocab_size": 32000,
 }
+QWEN_35_9B: dict[str, Any] = {
+    "model_type": "qwen3_5_text", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 12288, "vocab_size": 248320,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4,
+    "mamba_ssm_dtype": "float32", "torch_dtype": "bfloat16",
+}  # fmt: skip
 GIB = 2**30
 
 

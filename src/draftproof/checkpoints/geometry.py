@@ -102,7 +102,7 @@ class Geometry:
 def geometry(view: CheckpointView) -> Geometry:
     """The geometry of `view`. Raises DP403, DP406, and what reading the view raises."""
     config = view.language_config
-    model_type, shape = _architecture(view)
+    model_type, shape = architecture_of(view)
     values = Values(view.reference, config, shape.defaults, shape.names)
     layers = read_layers(values, shape)
     vocab, head = values.count("vocab_size"), _head(view, values)
@@ -143,7 +143,7 @@ def geometry(view: CheckpointView) -> Geometry:
     )
 
 
-def _architecture(view: CheckpointView) -> tuple[str, Architecture]:
+def architecture_of(view: CheckpointView) -> tuple[str, Architecture]:
     found = view.language_config.get("model_type")
     name = ALIASES.get(found, found) if isinstance(found, str) else None
     if name == "llama" and view.language_config.get("num_experts"):

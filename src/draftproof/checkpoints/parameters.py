@@ -55,6 +55,16 @@ class Parameters:
     output: int
     experts: int
 
+    def __add__(self, other: Parameters) -> Parameters:
+        return Parameters(
+            self.total + other.total,
+            self.active + other.active,
+            self.quantised + other.quantised,
+            self.embedding + other.embedding,
+            self.output + other.output,
+            self.experts + other.experts,
+        )
+
 
 def read_experts(values: Values, shape: Architecture) -> Experts | None:
     """Of one layer's configuration. None for a model without experts. Raises DP406 for a mixture that is not fully
@@ -137,17 +147,28 @@ class _LayerCount:
 
 def count_parameters(values: Values, shape: Architecture, layers: tuple[Layer, ...]) -> Parameters:
     """Of the whole model without its MTP layers. Raises DP406 for what the configuration does not tell."""
-    hidden, vocab = values.count("hidden_size"), values.count("vocab_size")
-    extra = Extra(0, 0, 0) if shape.extra is None else shape.extra(values, len(layers))
-    embedding = vocab * hidden
-    output = 0 if values.flag("tie_word_embeddings") else embedding
-    counts = [_count_layer(each, shape) for each in _built(values, shape, layers)]
-    quantised = sum(each.matrices for each in counts) + extra.matrices
-    vectors = sum(each.vectors for each in counts) + norm(values, shape) + (vocab if shape.head_bias else 0)
-    total = embedding + extra.tables + output + quantised + vectors + extra.vectors
-    idle = sum(each.idle for each in counts)
-    routed = sum(each.routed for each in counts)
-    return Parameters(total, total - idle, quantised, embedding + extra.tables, output, routed)
+    return sum(count_parts(values, shape, layers), Parameters(0, 0, 0, 0, 0, 0))
+
+
+def count_parts(values: Values, shape: Architecture, layers: tuple[Layer, ...]) -> tuple[Parameters, ...]:
+    """Of what comes before the layers (embedding and tables), of each layer, and of what comes behind them (norm and
+    output matrix); what else the model holds in even shares of the layers."""
+    hidden, vocab, num = values.count("hidden_size"), values.count("vocab_size"), len(layers)
+    extra = Extra(0, 0, 0) if shape.extra is None else shape.extra(values, num)
+    tables = vocab * hidden + extra.tables
+    output = 0 if values.flag("tie_word_embeddings") else vocab * hidden
+    ending = output + norm(values, shape) + (vocab if shape.head_bias else 0)
+    found = [Parameters(tables, tables, 0, tables, 0, 0)]
+    for index, each in enumerate(_built(values, shape, layers)):
+        own = _count_layer(each, shape)
+        matrices = own.matrices + _share(extra.matrices, index, num)
+        total = matrices + own.vectors + _share(extra.vectors, index, num)
+        found.append(Parameters(total, total - own.idle, matrices, 0, 0, own.routed))
+    return (*found, Parameters(ending, ending, 0, 0, output, 0))
+
+
+def _share(whole: int, index: int, num: int) -> int:
+    return whole * (index + 1) // num - whole * index // num
 
 
 def count_mtp(values: Values, shape: Architecture, layers: tuple[Layer, ...], num: int) -> Parameters:

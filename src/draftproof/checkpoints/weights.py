@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from draftproof.checkpoints.parameters import Parameters
@@ -53,6 +53,24 @@ class Weights:
                 "DP406", "dtype", "nothing", "the type of the weights", "Name it: --dtype bfloat16."
             )
         return self.stored_bytes
+
+    def rounded(self, bits: float) -> Weights:
+        """With floats at so many bits, which no loading changes any more."""
+        size = self.fixed_bytes + math.ceil(self.float_elements * bits / 8)
+        return replace(self, float_elements=0, fixed_bytes=size, stored_bytes=size)
+
+
+def joined(parts: Sequence[Weights]) -> Weights:
+    """Of at least one part."""
+    stored = [part.stored_bytes for part in parts]
+    by_headers = parts[0].by == "tensors"
+    return replace(
+        parts[0],
+        basis=f"{parts[0].basis if by_headers else 'counts of each layer'}, of this stage's layers",
+        float_elements=sum(part.float_elements for part in parts),
+        fixed_bytes=sum(part.fixed_bytes for part in parts),
+        stored_bytes=None if None in stored else sum(size for size in stored if size is not None),
+    )
 
 
 def is_of_mtp(name: str, num_layers: int) -> bool:

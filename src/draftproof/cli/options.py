@@ -50,6 +50,14 @@ def parse_bytes(text: str) -> int:
     return num_bytes
 
 
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them: 16,16."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
+        raise click.BadParameter(f"{text[:80]!r} is not a list of whole numbers such as 16,16.")
+    return tuple(int(part) for part in parts)
+
+
 class Within(click.FloatRange):
     """A number between bounds; click's own takes nan for one."""
 

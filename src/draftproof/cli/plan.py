@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftproof.cli import output
-from draftproof.cli.options import Within, json_option, parse_bytes
+from draftproof.cli.options import Within, json_option, parse_bytes, parse_counts
 from draftproof.core.errors import DraftproofError
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ if TYPE_CHECKING:
     "--draft-window", type=click.IntRange(1, 1 << 24), help="Tokens that the drafter's cache keeps."
 )
 @click.option("--tensor-parallel", type=click.IntRange(1, 1024), help="Devices that share each layer.")
+@click.option(
+    "--pipeline-parallel", type=click.IntRange(1, 1024), help="Stages that the layers are cut into."
+)
+@click.option(
+    "--stage-layers",
+    type=parse_counts,
+    metavar="N,N…",
+    help="Layers of each stage. Default: as the engine cuts.",
+)
 @click.option("--draft-tensor-parallel", type=click.IntRange(1, 1024), help="The same for the drafter.")
 @click.option("--page-size", type=click.IntRange(1, 65536), help="Tokens per page of the cache.")
 @click.option("--max-batched-tokens", type=click.IntRange(1, 1 << 24), help="Rows of the largest pass.")

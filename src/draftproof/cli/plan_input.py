@@ -72,6 +72,7 @@ def read(target: str | None, options: dict[str, Any]) -> Asked:
         drafter=options["draft"],
         draft_kv_dtype=options["draft_kv_dtype"],
         draft_window=options["draft_window"],
+        stage_layers=options["stage_layers"] or (),
         allowances=Allowances(
             runtime=options["runtime_bytes"],
             graphs=options["graph_bytes"],
@@ -123,6 +124,7 @@ def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment
         "max_num_batched_tokens": options["max_batched_tokens"],
         "memory_fraction": options["fraction"],
         "tensor_parallel": options["tensor_parallel"],
+        "pipeline_parallel": options["pipeline_parallel"],
         "block_size": options["page_size"],
     }
     found = replace(deployment, **{key: value for key, value in given.items() if value is not None})

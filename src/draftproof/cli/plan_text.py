@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from draftproof.cli.plan_input import Asked
@@ -28,10 +29,11 @@ def amount(num_bytes: float) -> str:
 
 def lines(asked: Asked) -> list[str]:
     setup, context = asked.setup, asked.context
-    plan, plain = plan_memory(setup), plan_memory(without_speculation(setup))
+    plan, plain = plan_memory(setup, context), plan_memory(without_speculation(setup), context)
     return [
         *_head(asked),
         "",
+        *_stages(plan, context),
         *_items(plan),
         "",
         *_cache(asked, plan, plain),
@@ -57,12 +59,35 @@ def _head(asked: Asked) -> list[str]:
         if setup.branching > 1:
             draft += f" in {setup.levels} levels"
         found.append(f"speculation: {setup.method}, {draft}{drafter}")
-    parallel = f", {setup.tensor_parallel} devices" if setup.tensor_parallel > 1 else ""
+    num_devices = setup.tensor_parallel * setup.num_stages
+    parallel = f", {num_devices} devices" if num_devices > 1 else ""
+    parallel += f" in {setup.num_stages} stages" if setup.num_stages > 1 else ""
     found.append(
         f"{setup.rules.title} (rules read from {setup.rules.read_version}), {amount(setup.memory)} per device"
         f"{parallel}, at most {setup.max_num_seqs} requests at once"
     )
     return found
+
+
+def _stages(plan: MemoryPlan, context: int) -> list[str]:
+    """A line for each stage of a pipeline, and of which one the parts are shown."""
+    if not plan.others:
+        return []
+    found, first = [], 0
+    for own, num in zip(plan.stages, plan.setup.cuts, strict=True):
+        weights = amount(sum(item.num_bytes for item in own.items if not item.is_dynamic))
+        cache = "nothing" if own.cache_bytes <= 0 else amount(own.cache_bytes)
+        held = replace(own, others=()).requests(context)
+        layers = f"layers {first} to {first + num - 1}" if num else "no layers"
+        found.append(
+            f"  stage {_number(own)}: {layers}, {weights} of weights, {cache} for the cache: {held} requests"
+        )
+        first += num
+    return [*found, "", f"  a device of stage {_number(plan)}, which holds the fewest:"]
+
+
+def _number(plan: MemoryPlan) -> int:
+    return 1 + (plan.setup.stage.index if plan.setup.stage else 0)
 
 
 def _items(plan: MemoryPlan) -> list[str]:
@@ -85,7 +110,8 @@ def _items(plan: MemoryPlan) -> list[str]:
 
 def _cache(asked: Asked, plan: MemoryPlan, plain: MemoryPlan) -> list[str]:
     setup, context = asked.setup, asked.context
-    found = [f"  one more token takes {amount(plan.pool.token_bytes)} of cache"]
+    where = " on this stage" if plan.others else ""
+    found = [f"  one more token takes {amount(plan.pool.token_bytes)} of cache{where}"]
     if setup.method != "none":
         found[0] += f", {amount(plain.pool.token_bytes)} without speculation"
         found[0] += f"; {plan.lookahead} tokens per request are reserved for drafts" if plan.lookahead else ""
@@ -154,7 +180,7 @@ def _too_long(asked: Asked) -> list[str]:
 
 def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
     setup, context = asked.setup, asked.context
-    plan, plain = plan_memory(setup), plan_memory(without_speculation(setup))
+    plan, plain = plan_memory(setup, context), plan_memory(without_speculation(setup), context)
     least = smallest(setup, context, asked.concurrency or 1)
     return {
         "engine": setup.rules.name,
@@ -165,6 +191,17 @@ def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
         "memory_bytes": setup.memory,
         "fraction": setup.used_fraction,
         "tensor_parallel": setup.tensor_parallel,
+        "pipeline_parallel": setup.num_stages,
+        "stages": [
+            {
+                "num_layers": num,
+                "weight_bytes": sum(item.num_bytes for item in own.items if not item.is_dynamic),
+                "cache_bytes": own.cache_bytes,
+                "requests": replace(own, others=()).requests(context),
+            }
+            for own, num in zip(plan.stages, setup.cuts or (setup.target.num_layers,), strict=True)
+        ],
+        "stage": _number(plan),
         "max_num_seqs": setup.max_num_seqs,
         "items": [
             {"name": item.name, "bytes": item.num_bytes, "certainty": item.certainty.value, "why": item.why}

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from draftproof.checkpoints.geometry import Geometry, geometry
+from draftproof.checkpoints.parts import holds_embedding, weight_parts
 from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.own import own_key, variable
 from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.planning.engines import memory_rules
 from draftproof.planning.setup import NO_ALLOWANCES, Allowances, Drafter, EngineMemory, Setup
+from draftproof.planning.stages import checked_cuts
 
 FLOAT_TYPES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 CACHE_TYPES = {
@@ -40,6 +44,7 @@ class Wish:
     drafter: str | None = None
     draft_kv_dtype: str | None = None
     draft_window: int | None = None
+    stage_layers: tuple[int, ...] = ()
     allowances: Allowances = NO_ALLOWANCES
 
 
@@ -47,14 +52,6 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
     """Raises DP001 for what is not planned, DP103 for what speculation must say and does not, DP106 for a drafter that
     is not there, DP110 for an engine whose memory is not known, DP403 and DP406 for checkpoints."""
     rules = memory_rules(deployment.engine)
-    if (deployment.pipeline_parallel or 1) > 1:
-        raise DraftproofError(
-            "DP001",
-            "pipeline_parallel",
-            deployment.pipeline_parallel,
-            "1: how stages divide layers and drafter is not planned",
-            "Plan one stage as a model of its own, or leave pipeline parallelism out.",
-        )
     _require_sizes(deployment)
     shape = geometry(target)
     speculation = _leading(deployment.speculation)
@@ -90,13 +87,15 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         tensor_parallel=parallel,
         draft_tensor_parallel=speculation.draft_tensor_parallel or parallel,
         graph_max_batch=deployment.graph_max_batch,
+        cuts=_cuts(deployment, wish, rules, shape.num_layers),
+        parts=cache(lambda: weight_parts(target)),
         allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
     )
 
 
 _LARGEST = {
     "max_num_seqs": 1 << 16, "max_num_batched_tokens": 1 << 24, "max_model_len": 1 << 24, "block_size": 1 << 16,
-    "tensor_parallel": 1 << 10, "graph_max_batch": 1 << 16,
+    "tensor_parallel": 1 << 10, "pipeline_parallel": 1 << 10, "graph_max_batch": 1 << 16,
 }  # fmt: skip
 """Of what a deployment may say: beyond every machine, and small enough that sums of it mean something."""
 
@@ -106,6 +105,54 @@ def _require_sizes(deployment: Deployment) -> None:
         value = getattr(deployment, name)
         if value is not None and value > largest:
             raise DraftproofError("DP001", name, str(value)[:40], f"at most {largest}", "Check the number.")
+
+
+def _cuts(deployment: Deployment, wish: Wish, rules: EngineMemory, num_layers: int) -> tuple[int, ...]:
+    """Layers of each stage: as the user says, as the deployment says, else as the engine cuts. Empty for one stage."""
+    said = wish.stage_layers or _told_cuts(deployment, rules)
+    num_stages = deployment.pipeline_parallel or (len(wish.stage_layers) or 1)
+    if num_stages == 1 and not wish.stage_layers:
+        return ()
+    if rules.stages is None:
+        raise DraftproofError(
+            "DP001",
+            "pipeline_parallel",
+            num_stages,
+            f"1: {rules.title} has no pipeline parallelism, or it was not read",
+            "Leave it out, or name another engine.",
+        )
+    if num_stages > num_layers:
+        raise DraftproofError(
+            "DP001",
+            "pipeline_parallel",
+            num_stages,
+            f"at most {num_layers}, the model's layers",
+            "Take fewer.",
+        )
+    if said:
+        field = "stage_layers" if wish.stage_layers else str(rules.partition)
+        return checked_cuts(said, num_layers, num_stages, field)
+    return rules.stages(num_layers, num_stages)
+
+
+def _told_cuts(deployment: Deployment, rules: EngineMemory) -> tuple[int, ...]:
+    """By a variable, or a key with a list. Raises DP001 for what is no list of numbers."""
+    if rules.partition is None:
+        return ()
+    if rules.partition.isupper():
+        text = variable(deployment, rules.partition)
+        said: object = None if text is None else [part.strip() for part in text.split(",")]
+    else:
+        own = own_key(deployment, rules.partition)
+        said = None if own is None else own.value
+    if said is None:
+        return ()
+    parts = said if isinstance(said, list | tuple) else ()
+    if not parts or not all(str(part).isdecimal() and len(str(part)) < 6 for part in parts):
+        raise DraftproofError(
+            "DP001", rules.partition, str(said)[:80], "numbers of layers", "Name the layers of each stage."
+        )
+    return tuple(int(str(part)) for part in parts)
 
 
 def _without_graphs(allowances: Allowances) -> Allowances:
@@ -199,6 +246,7 @@ def _drafter(
             hidden_size=shape.hidden_size,
             vocab_size=shape.vocab_size,
             num_parameters=shape.mtp_weights.float_elements,
+            has_embedding=holds_embedding(target, shape.num_layers, is_of_predictions=True),
         )
     if method not in (*WITH_WEIGHTS, "mtp", "auto"):
         raise DraftproofError(
@@ -218,7 +266,9 @@ def _drafter(
         )
     view = open_view(name)
     anchor = view.config.get("sample_from_anchor", "speculators_model_type" not in view.config)
-    return replace(_of(name, geometry(view)), samples_from_anchor=anchor is not False)
+    drafter = _of(name, geometry(view))
+    has_embedding = method in ("draft_model", "pard") or holds_embedding(view, len(drafter.layers))
+    return replace(drafter, samples_from_anchor=anchor is not False, has_embedding=has_embedding)
 
 
 def _of(name: str, shape: Geometry) -> Drafter:

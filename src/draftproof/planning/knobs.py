@@ -6,7 +6,6 @@ price is said beside the gain.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -39,21 +38,21 @@ class _Turn:
 
 def knobs(setup: Setup, context: int) -> tuple[Knob, ...]:
     """Every setting that this engine has and that says something for this configuration."""
-    base = plan_memory(setup)
+    base = plan_memory(setup, context)
     before = base.requests(context)
     found = []
     for turn in [*(() if before else _to_fit(setup, context)), *_turns(setup)]:
         flag = setup.rules.knobs.get(turn.name)
         if flag is None:
             continue
-        after = plan_memory(turn.turned(setup))
+        after = plan_memory(turn.turned(setup), context)
         gained = after.cache_bytes - base.cache_bytes
         saved = (base.request_bytes(context) - after.request_bytes(context)) * max(before, 1)
         found.append(
             Knob(turn.name, flag, turn.change, gained + saved, before, after.requests(context), turn.price)
         )
     if setup.method != "none":
-        plain = plan_memory(without_speculation(setup))
+        plain = plan_memory(without_speculation(setup), context)
         saved = (base.request_bytes(context) - plain.request_bytes(context)) * max(before, 1)
         found.append(
             Knob(
@@ -80,6 +79,14 @@ def _to_fit(setup: Setup, context: int) -> Iterator[_Turn]:
             "more devices, which wait for each other in every layer",
             lambda now: _shared(now, devices),
         )
+    num_stages = next(_stages_that_fit(setup, context), None)
+    if num_stages is not None:
+        yield _Turn(
+            "pipeline parallelism",
+            f"{setup.num_stages} to {num_stages} stages",
+            "more devices, of which one request uses one at a time; few methods draft with it",
+            lambda now: _cut(now, num_stages),
+        )
     if setup.target.weights.float_elements:
         bits = next((b for b in (8, 4.5) if plan_memory(_rounded(setup, b)).requests(context)), 4.5)
         yield _Turn(
@@ -96,16 +103,34 @@ def _degrees(setup: Setup) -> Iterator[int]:
     return (devices for devices in doubled if setup.target.num_heads % devices == 0)
 
 
+def _stages_that_fit(setup: Setup, context: int) -> Iterator[int]:
+    """Numbers of stages that make room, beyond today's and up to 16 times as many, where nobody cut otherwise."""
+    cut = setup.rules.stages
+    if cut is None or (setup.cuts and setup.cuts != cut(setup.target.num_layers, setup.num_stages)):
+        return
+    most = min(16 * setup.num_stages, setup.target.num_layers)
+    for num in range(setup.num_stages + 1, most + 1):
+        if plan_memory(_cut(setup, num), context).requests(context):
+            yield num
+
+
+def _cut(now: Setup, num_stages: int) -> Setup:
+    assert now.rules.stages is not None
+    return replace(now, cuts=now.rules.stages(now.target.num_layers, num_stages))
+
+
 def _shared(now: Setup, devices: int) -> Setup:
     drafts = devices if now.draft_tensor_parallel == now.tensor_parallel else now.draft_tensor_parallel
     return replace(now, tensor_parallel=devices, draft_tensor_parallel=drafts)
 
 
 def _rounded(now: Setup, bits: float) -> Setup:
-    weights = now.target.weights
-    size = weights.fixed_bytes + math.ceil(weights.float_elements * bits / 8)
-    fewer = replace(weights, float_elements=0, fixed_bytes=size, stored_bytes=size)
-    return replace(now, target=replace(now.target, weights=fewer))
+    parts = now.parts
+    return replace(
+        now,
+        target=replace(now.target, weights=now.target.weights.rounded(bits)),
+        parts=None if parts is None else lambda: parts().rounded(bits),
+    )
 
 
 def _turns(setup: Setup) -> list[_Turn]:

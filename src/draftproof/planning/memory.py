@@ -13,17 +13,21 @@ from dataclasses import dataclass, replace
 from draftproof.checkpoints.weights import Weights
 from draftproof.planning.paging import Pool
 from draftproof.planning.setup import Certainty, Item, Setup
+from draftproof.planning.stages import per_stage
+
+_LONG = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes of one device.
+    """Bytes of one device; of a pipeline, of a device of the stage that holds the fewest requests.
 
     items          what is held besides the cache
     cache_bytes    what is left for keys and values of target and drafter; below 0: so much is missing
     spare_bytes    beside an engine's fraction, where that covers weights and cache only: what passes do not need; below
                    0: passes will run out of memory
     lookahead      tokens beyond its own that a request reserves
+    others         the pipeline's other stages
     """
 
     setup: Setup
@@ -32,29 +36,61 @@ class MemoryPlan:
     spare_bytes: int | None
     pool: Pool
     lookahead: int
+    others: tuple[MemoryPlan, ...] = ()
+
+    @property
+    def stages(self) -> tuple[MemoryPlan, ...]:
+        """All stages in order; of a plan without a pipeline the plan alone."""
+        return tuple(sorted((self, *self.others), key=lambda plan: _index(plan.setup)))
 
     @property
     def fits(self) -> bool:
+        return all(plan.has_room for plan in (self, *self.others))
+
+    @property
+    def has_room(self) -> bool:
         return self.cache_bytes > 0 and (self.spare_bytes is None or self.spare_bytes >= 0)
 
     def requests(self, context: int) -> int:
         """Requests of `context` tokens each that the cache holds at the same time, look-ahead included."""
-        return self.pool.num_requests(self.cache_bytes, context + self.lookahead) if self.fits else 0
+        return int(self._holds(context + self.lookahead))
 
     def request_bytes(self, context: int) -> int:
         return self.pool.request_bytes(context + self.lookahead)
 
     def capacity_tokens(self, context: int) -> int:
         """Tokens that the cache holds in requests of `context` tokens, as engines print it: without look-ahead."""
-        return self.pool.num_tokens(self.cache_bytes, context) if self.fits else 0
+        return int(self._holds(context) * context)
+
+    def _holds(self, num_tokens: int) -> float:
+        if not self.fits:
+            return 0.0
+        return min(plan.pool.holds(plan.cache_bytes, num_tokens) for plan in (self, *self.others))
 
     @property
     def total(self) -> int:
         return sum(item.num_bytes for item in self.items) + max(0, self.cache_bytes)
 
 
-def plan_memory(setup: Setup) -> MemoryPlan:
-    """Adds up. Raises DP406 for weights whose type is not known."""
+def _index(setup: Setup) -> int:
+    return 0 if setup.stage is None else setup.stage.index
+
+
+def plan_memory(setup: Setup, context: int = _LONG) -> MemoryPlan:
+    """Adds up. Of a pipeline, `context` says for which length of requests the tightest stage is meant. Raises DP406 for
+    weights whose type is not known."""
+    plans = [_plan_device(own) for own in per_stage(setup)]
+    if setup.rules.shares_least:
+        least = min(plan.cache_bytes for plan in plans)
+        plans = [replace(plan, cache_bytes=least) for plan in plans]
+    tightest = min(
+        plans,
+        key=lambda plan: (plan.has_room, plan.pool.holds(plan.cache_bytes, context), plan.cache_bytes),
+    )
+    return replace(tightest, others=tuple(plan for plan in plans if plan is not tightest))
+
+
+def _plan_device(setup: Setup) -> MemoryPlan:
     rules = setup.rules
     weights = weight_items(setup)
     buffers = rules.buffers(setup)
@@ -77,20 +113,27 @@ def plan_memory(setup: Setup) -> MemoryPlan:
 
 
 def weight_items(setup: Setup) -> tuple[Item, ...]:
-    """Weights on the device that holds most: the target's share, and the drafter's."""
+    """Weights on the device that holds most: the target's share, and the drafter's. Where a pipeline's last stage does
+    not hold the embedding that a drafter takes from the target, it is there once more."""
     found = [
         _weights("target weights", setup.target.weights, setup, setup.tensor_parallel),
     ]
-    if setup.drafter is not None:
-        found.append(
-            _weights(
-                "drafter weights",
-                setup.drafter.weights,
-                setup,
-                setup.draft_tensor_parallel,
-                setup.draft_weight_bits,
-            )
+    if setup.drafter is None or not setup.draws:
+        return tuple(found)
+    found.append(
+        _weights(
+            "drafter weights",
+            setup.drafter.weights,
+            setup,
+            setup.draft_tensor_parallel,
+            setup.draft_weight_bits,
         )
+    )
+    if setup.stage is not None and not setup.drafter.has_embedding:
+        assert setup.parts is not None
+        parts = setup.parts()
+        if not parts.is_tied:
+            found.append(_weights("drafter's embedding", parts.embedding, setup, setup.draft_tensor_parallel))
     return tuple(found)
 
 
@@ -136,7 +179,27 @@ class Smallest:
 
 
 def smallest(setup: Setup, context: int, requests: int) -> Smallest:
-    plan = plan_memory(setup)
+    """Of a pipeline, what every stage has enough with."""
+    found = [_smallest(plan, context, requests) for plan in _as_loaded(plan_memory(setup).stages)]
+    fractions = [each.fraction for each in found]
+    bounds = [each.most for each in found if each.most is not None]
+    fraction = None if None in fractions else max(each for each in fractions if each is not None)
+    most = min(bounds, default=None)
+    if fraction is not None and most is not None and fraction > most:
+        fraction = None
+    return Smallest(fraction, max(each.memory for each in found), most)
+
+
+def _as_loaded(stages: Sequence[MemoryPlan]) -> Sequence[MemoryPlan]:
+    """Where all give their cache what the stage with the least has left, each is as if it held that stage's parts."""
+    if not stages[0].setup.rules.shares_least:
+        return stages
+    held = max((plan.items for plan in stages), key=lambda items: sum(item.num_bytes for item in items))
+    return [replace(plan, items=held) for plan in stages]
+
+
+def _smallest(plan: MemoryPlan, context: int, requests: int) -> Smallest:
+    setup = plan.setup
     cache = plan.pool.bytes_for(requests, context + plan.lookahead)
     loaded = sum(item.num_bytes for item in plan.items if not item.is_dynamic)
     passes = sum(item.num_bytes for item in plan.items if item.is_dynamic)
@@ -153,7 +216,10 @@ def smallest(setup: Setup, context: int, requests: int) -> Smallest:
     most = math.floor((1 - passes / setup.memory) * 100) / 100
     least = _hundredths((loaded + cache) / setup.memory)
     works = least is not None and least <= most
-    return Smallest(least if works else None, loaded + cache + passes, most)
+    memory = loaded + cache + passes
+    if used is not None:
+        memory = max(math.ceil((loaded + cache) / used), math.ceil(passes / (1 - used)) if used < 1 else 0)
+    return Smallest(least if works else None, memory, most)
 
 
 def _hundredths(fraction: float) -> float | None:

@@ -130,13 +130,10 @@ class Pool:
 
     def num_requests(self, cache_bytes: int, num_tokens: int) -> int:
         """Requests of `num_tokens` each that fit at the same time."""
-        return int(self._requests(cache_bytes, num_tokens))
+        return int(self.holds(cache_bytes, num_tokens))
 
-    def num_tokens(self, cache_bytes: int, request_tokens: int) -> int:
-        """Tokens that the cache holds when every request has `request_tokens`."""
-        return int(self._requests(cache_bytes, request_tokens) * request_tokens)
-
-    def _requests(self, cache_bytes: int, num_tokens: int) -> float:
+    def holds(self, cache_bytes: int, num_tokens: int) -> float:
+        """Such requests, with what is left for a part of one more."""
         whole = max(0, cache_bytes) // self.unit * self.unit
         if self.states is None:
             return whole / max(1, self.request_bytes(num_tokens))

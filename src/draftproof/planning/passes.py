@@ -52,31 +52,38 @@ def verify_logits(setup: Setup, chunk_bytes: int | None = None) -> Item:
     )
 
 
-def draft_probabilities(setup: Setup) -> tuple[Item, ...]:
-    """Kept for rejection sampling where drafts are drawn."""
-    if not setup.is_probabilistic or setup.drafter is None:
+def drawing(setup: Setup, chunk_bytes: int | None = None) -> tuple[Item, ...]:
+    """Of devices that compute logits: logits, and probabilities of drafts that are drawn, for rejection sampling."""
+    if not setup.draws:
         return ()
+    logits = verify_logits(setup, chunk_bytes)
+    if not setup.is_probabilistic or setup.drafter is None:
+        return (logits,)
     size = setup.max_num_seqs * setup.levels * setup.target.vocab_size * 4
     why = (
         f"{setup.max_num_seqs} requests × {setup.levels} drafts × {setup.target.vocab_size} tokens in float32"
     )
-    return (Item("draft probabilities", size, Certainty.COMPUTED, why, is_dynamic=True),)
+    return (logits, Item("draft probabilities", size, Certainty.COMPUTED, why, is_dynamic=True))
 
 
-def runtime(setup: Setup, default: int) -> Item:
+def runtime(setup: Setup) -> Item:
     given = setup.allowances.runtime
-    why = "the device's context and libraries" + (
-        ", links between devices" if setup.tensor_parallel > 1 else ""
-    )
-    return Item("runtime", default if given is None else given, Certainty.ASSUMPTION, why, is_dynamic=True)
+    why = "the device's context and libraries" + (", links between devices" if _is_linked(setup) else "")
+    size = DEFAULT_RUNTIME + (DEFAULT_LINKS if _is_linked(setup) else 0) if given is None else given
+    return Item("runtime", size, Certainty.ASSUMPTION, why, is_dynamic=True)
 
 
-def graphs(setup: Setup, default: int, draft_default: int) -> Item:
+def _is_linked(setup: Setup) -> bool:
+    return setup.tensor_parallel > 1 or setup.num_stages > 1
+
+
+def graphs(setup: Setup) -> Item:
     given = setup.allowances.graphs
     if given is not None:
         return Item("graphs", given, Certainty.ASSUMPTION, "as you set it", is_dynamic=True)
-    size = default + (draft_default if setup.drafter is not None else 0)
-    why = "captured graphs of the target" + (" and of the drafter" if setup.drafter is not None else "")
+    has_drafter = setup.drafter is not None and setup.draws
+    size = DEFAULT_GRAPHS + (DEFAULT_DRAFT_GRAPHS if has_drafter else 0)
+    why = "captured graphs of the target" + (" and of the drafter" if has_drafter else "")
     return Item(
         "graphs", size, Certainty.ASSUMPTION, why + ": depends on kernels and devices", is_dynamic=True
     )

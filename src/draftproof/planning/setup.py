@@ -7,14 +7,15 @@ they are bytes. Frozen: a knob is a changed copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from draftproof.checkpoints.geometry import Geometry
 from draftproof.checkpoints.layers import Layer
+from draftproof.checkpoints.parts import Parts
 from draftproof.checkpoints.weights import Weights
-from draftproof.configs.speculation import Method
+from draftproof.configs.speculation import Method, Value
 from draftproof.planning.paging import Pool
 
 MIB = 2**20
@@ -50,6 +51,7 @@ class Drafter:
 
     samples_from_anchor   a DSpark head's first draft comes from the row of the last token (`sample_from_anchor`), so
                           that a block of drafts needs no row more
+    has_embedding         its weights hold a matrix of tokens, so that it does not take the target's
     """
 
     name: str
@@ -59,6 +61,7 @@ class Drafter:
     vocab_size: int
     num_parameters: int
     samples_from_anchor: bool = True
+    has_embedding: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,19 @@ class Allowances:
 
 
 NO_ALLOWANCES = Allowances()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a pipeline, of which a setup is. `cuts`: layers of each stage; `layers`: of the whole model."""
+
+    index: int
+    cuts: tuple[int, ...]
+    layers: tuple[Layer, ...]
+
+    @property
+    def is_last(self) -> bool:
+        return self.index == len(self.cuts) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +105,10 @@ class Setup:
     kv_bytes, draft_kv_bytes   per element of the caches
     draft_weight_bits      None: as `float_bytes` says
     draft_window           tokens that the drafter's cache keeps; None: all
+    cuts                   layers of each stage of a pipeline; empty: there is none
+    stage                  the one that this setup is of; None: of the whole
+    parts                  weights by what a stage takes of them
+    own                    settings of the engine's own, by `EngineMemory.reads`
     """
 
     rules: EngineMemory
@@ -114,6 +134,24 @@ class Setup:
     draft_tensor_parallel: int = 1
     graph_max_batch: int | None = None
     allowances: Allowances = NO_ALLOWANCES
+    cuts: tuple[int, ...] = ()
+    stage: Stage | None = None
+    parts: Callable[[], Parts] | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_stages(self) -> int:
+        return max(1, len(self.cuts))
+
+    @property
+    def all_layers(self) -> tuple[Layer, ...]:
+        """Of the whole model."""
+        return self.target.layers if self.stage is None else self.stage.layers
+
+    @property
+    def draws(self) -> bool:
+        """Whether its devices compute logits, and drafts: the last stage does."""
+        return self.stage is None or self.stage.is_last
 
     @property
     def used_fraction(self) -> float | None:
@@ -137,6 +175,10 @@ class EngineMemory:
     pool              the cache's pages, for target and drafter together
     buffers           memory of passes
     knobs             neutral name → this engine's flag; a knob that is not here does not exist in the engine
+    stages            how a pipeline cuts so many layers into so many stages; None: the engine has no pipeline
+    partition         where its own cuts are said: a variable in capitals, or a key
+    shares_least      every stage gives its cache what the stage with the least has left
+    reads             keys of the engine's own that change its pools, with what reads a value (raises ValueError)
     unknowns          what is not known, in words
     """
 
@@ -153,5 +195,9 @@ class EngineMemory:
     pool: Callable[[Setup], Pool]
     buffers: Callable[[Setup], tuple[Item, ...]]
     knobs: Mapping[str, str]
+    stages: Callable[[int, int], tuple[int, ...]] | None = None
+    partition: str | None = None
+    shares_least: bool = False
+    reads: Mapping[str, Callable[[Value], Any]] = field(default_factory=dict)
     unknowns: tuple[str, ...] = ()
     warnings: Callable[[Setup], tuple[str, ...]] = lambda setup: ()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModel, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -22,6 +23,8 @@ from draftproof.checkpoints.layers import (
     RunningState,
     SharedCache,
 )
+from draftproof.checkpoints.parts import weight_parts
+from draftproof.checkpoints.view import open_view
 from draftproof.core.errors import DraftproofError
 from support.families import (
     DEEPSEEK_V4,
@@ -355,6 +358,38 @@ def test_counts_of_parameters_and_caches_are_transformers_own(case: str, tmp_pat
     assert 0 < found.parameters.active <= found.parameters.total
     assert (found.experts is None) == (found.parameters.active == found.parameters.total)
     assert_kinds(found, config)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", CASES)
+def test_each_layer_weighs_what_its_tensors_say(case: str, tmp_path: Path) -> None:
+    """By formula as by the names in the files: what stages of a pipeline are made of. What a row of the table cannot
+    lay to one layer (`extra`) is spread evenly, so of those models the sum alone is compared."""
+    model_type, changes = CASES[case]
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("the installed Transformers has no such model")
+    config = CONFIG_MAPPING[model_type](**(TINY | changes))
+    model = build(config)
+    config.save_pretrained(tmp_path / "formula")
+    formula = weight_parts(open_view(str(tmp_path / "formula")))
+    config.save_pretrained(tmp_path / "files")
+    is_tied = getattr(config, "tie_word_embeddings", False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
+    stored = {
+        name: torch.zeros(tensor.shape, dtype=torch.bfloat16)
+        for name, tensor in model.state_dict().items()
+        if name not in tied and tensor.is_floating_point() and not name.endswith(DERIVED)
+    }
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        stored["lm_head.weight"] = torch.zeros(config.vocab_size, config.hidden_size, dtype=torch.bfloat16)
+    save_file(stored, tmp_path / "files" / "model.safetensors")
+    files = weight_parts(open_view(str(tmp_path / "files")))
+    elements = [part.float_elements for part in (files.before, *files.layers, files.behind)]
+    counted = [part.float_elements for part in (formula.before, *formula.layers, formula.behind)]
+    assert files.embedding.float_elements == formula.embedding.float_elements
+    if ARCHITECTURES[of(tmp_path / "formula").model_type].extra is None:
+        assert counted == elements
+    assert sum(counted) == sum(elements) == sum(tensor.numel() for tensor in stored.values())
 
 
 @pytest.mark.parametrize("case", CASES)

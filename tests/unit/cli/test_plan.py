@@ -270,3 +270,20 @@ def test_a_context_beyond_the_models_positions_is_marked(invoke, models: tuple[s
     assert not any(
         point["beyond_model"] for point in invoke(*asked, str(longest), "--json").document["curve"]
     )
+
+
+def test_the_command_shows_every_stage(invoke, tmp_path: Path) -> None:
+    target = write_config(tmp_path, TARGET)
+    arguments = ("plan", target, "--memory", "24GiB", "--engine", "vllm", "--pipeline-parallel", "2")
+    text = invoke(*arguments, "--tensor-parallel", "2").stdout
+    assert "4 devices in 2 stages" in text
+    assert "stage 1: layers 0 to 15" in text
+    assert "stage 2: layers 16 to 31" in text
+    document = invoke(*arguments, "--stage-layers", "12,20", "--json").document
+    assert document["pipeline_parallel"] == 2
+    assert [stage["num_layers"] for stage in document["stages"]] == [12, 20]
+    assert document["stage"] == 2
+    assert document["requests"]["speculative"] == min(stage["requests"] for stage in document["stages"])
+    alone = invoke("plan", target, "--memory", "24GiB", "--engine", "vllm", "--json").document
+    assert [stage["num_layers"] for stage in alone["stages"]] == [32]
+    assert invoke(*arguments, "--stage-layers", "12,x").status == 2

@@ -15,15 +15,8 @@ from draftproof.planning.engines.layers import quantised_index_bytes, target_lay
 from draftproof.planning.engines.vllm import Checkpoints, checkpoints, hybrid_block_tokens
 from draftproof.planning.memory import plan_memory, smallest
 from draftproof.planning.setup import Setup
-from support.plans import GIB, HEAD, setup_of
+from support.plans import GIB, HEAD, QWEN_35_9B, setup_of
 
-QWEN_35_9B: dict[str, Any] = {
-    "model_type": "qwen3_5_text", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 16,
-    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 12288, "vocab_size": 248320,
-    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4,
-    "mamba_ssm_dtype": "float32", "torch_dtype": "bfloat16",
-}  # fmt: skip
 QWEN_35_27B = QWEN_35_9B | {
     "hidden_size": 5120, "num_hidden_layers": 64, "num_attention_heads": 24, "linear_num_value_heads": 48,
     "intermediate_size": 17408,

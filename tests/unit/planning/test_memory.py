@@ -355,5 +355,3 @@ def test_engines_and_types_that_are_not_known(tmp_path: Path) -> None:
         setup_of(tmp_path, kv_dtype="fp3")
     with pytest.raises(DraftproofError, match="DP001"):
         setup_of(tmp_path, dtype="int")
-    with pytest.raises(DraftproofError, match=r"DP001 pipeline_parallel"):
-        setup_of(tmp_path, pipeline_parallel=2)

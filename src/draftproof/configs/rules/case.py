@@ -18,6 +18,7 @@ from draftproof.checkpoints.heads import Drafting, identify
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
+from draftproof.configs.own import own_key, variable
 from draftproof.configs.reading.start import IN_A_VARIABLE
 from draftproof.configs.rules.rule import MissingError
 from draftproof.configs.rules.versions import READ, TITLES, is_within, parse_version
@@ -152,26 +153,12 @@ class Case:
 
     def extra(self, key: str) -> Value:
         """A key of the engine's own, wherever the dialect put it and however dashes are written; None if unsaid."""
-        wanted = normal(key, self.engine)
-        for extras in (self.speculation.extras, self.deployment.extras):
-            for name, value in extras.items():
-                if normal(name, self.engine) == wanted:
-                    return value
-        return self._from_rest(wanted)
-
-    def _from_rest(self, wanted: str) -> Value:
-        """From arguments that the dialect only carries along; a flag without a value is True."""
-        rest = self.deployment.rest
-        for index, word in enumerate(rest):
-            name, equals, value = word.partition("=")
-            if not name.startswith("-") or normal(name, self.engine) != wanted:
-                continue
-            if equals:
-                return self._known(name, value)
-            following = rest[index + 1] if index + 1 < len(rest) else "-"
-            self._known(name, following)
-            return True if following.startswith("-") else following
-        return None
+        found = own_key(self.deployment, key)
+        if found is None:
+            return None
+        if found.written is not None:
+            self._known(*found.written)
+        return found.value
 
     def is_inferred(self, setting: str) -> bool:
         """Whether the dialect says that the engine deduced the setting, because the text does not give it."""
@@ -183,9 +170,8 @@ class Case:
 
     def environment(self, name: str) -> str | None:
         """A variable that stands before the command."""
-        found = self.extra("env")
-        value = found.get(name) if isinstance(found, Mapping) else None
-        return self._known(name, value) if isinstance(value, str) else None
+        value = variable(self.deployment, name)
+        return None if value is None else self._known(name, value)
 
     def _known(self, setting: str, value: str) -> str:
         """`value`, unless the text has it in a variable."""
@@ -247,9 +233,3 @@ def real(config: Mapping[str, object], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -_LARGEST <= value <= _LARGEST else None
-
-
-def normal(key: str, engine: str) -> str:
-    """Spelling without dashes in front, the engine's name and the word speculative: as keys are compared."""
-    plain = key.lstrip("-").replace("-", "_").lower().removeprefix(f"{engine}.")
-    return plain.removeprefix("speculative_")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from draftproof.configs.rules.case import Case, normal
+from draftproof.configs.own import normal
+from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
 from draftproof.core.finding import Finding, Severity
 

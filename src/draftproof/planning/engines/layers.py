@@ -42,6 +42,15 @@ def uneven_heads(setup: Setup) -> tuple[str, ...]:
     return (f"{setup.rules.title} refuses {devices} devices: they do not divide {heads} attention heads",)
 
 
+def drafts_in_stages(setup: Setup, refused: str | None) -> tuple[str, ...]:
+    """Where the drafter of a pipeline is; `refused`: what the engine says of this method with stages."""
+    if setup.num_stages == 1 or setup.method == "none":
+        return ()
+    if refused is not None:
+        return (f"{setup.rules.title} {refused} (rule COMBO-01)",)
+    return () if setup.drafter is None else ("the drafter is on the last stage alone",)
+
+
 def target_layers(
     setup: Setup, state_bytes: StateBytes | None = None, index_bytes: IndexBytes | None = None
 ) -> tuple[CachedLayer, ...]:
@@ -55,8 +64,9 @@ def target_layers(
 
 
 def draft_layers(setup: Setup, index_bytes: IndexBytes | None = None) -> tuple[CachedLayer, ...]:
-    """Empty without a drafter that keeps a cache. A draft window caps every layer's."""
-    if setup.drafter is None:
+    """Empty without a drafter that keeps a cache, and in stages of a pipeline without it. A draft window caps every
+    layer's."""
+    if setup.drafter is None or not setup.draws:
         return ()
     layers = cached_layers(
         setup.drafter.layers,

@@ -27,7 +27,7 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
     rows = max(setup.verify_rows, setup.max_num_seqs)
     size = 4 * rows * setup.target.vocab_size
     logits = Item("logits", size, Certainty.COMPUTED, f"{rows} rows in float32", is_dynamic=True)
-    return (passes.activations(setup), logits, passes.runtime(setup, passes.DEFAULT_RUNTIME))
+    return (passes.activations(setup), logits, passes.runtime(setup))
 
 
 rules = EngineMemory(

@@ -15,15 +15,19 @@ from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
     draft_layers,
+    drafts_in_stages,
     quantised_index_bytes,
     target_layers,
     uneven_heads,
 )
 from draftproof.planning.paging import CachedLayer, Group, Pool, Split, States, plain_pool
 from draftproof.planning.setup import GIB, MIB, Certainty, EngineMemory, Item, Setup
+from draftproof.planning.stages import extra_at_the_end
 
 _SCALED = ("eagle", "eagle3", "mtp", "draft_model")
 """Methods whose drafter is taken to have layers as large as the target's."""
+_IN_STAGES = ("eagle", "mtp")
+"""Methods that run with a pipeline (`check_pipeline_parallel_compat`)."""
 _DOUBLE = 2
 """A decode reserves twice what it may need (`get_alloc_reserve_per_decode`), with the overlap schedule or without."""
 _SPLIT = frozenset({
@@ -73,7 +77,7 @@ def _graph_batch(setup: Setup) -> int:
 
 
 def _prefill_graphs_mib(setup: Setup) -> int:
-    if any(isinstance(layer, Latent) for layer in setup.target.layers):
+    if any(isinstance(layer, Latent) for layer in setup.all_layers):
         return _LATENT_GRAPHS_MIB
     beyond = len(range(_PREFILL_GRAPHS[-1] + _PREFILL_STEP, setup.max_batched_tokens + 1, _PREFILL_STEP))
     return _GRAPH_MIB * (sum(size <= setup.max_batched_tokens for size in _PREFILL_GRAPHS) + beyond)
@@ -127,8 +131,19 @@ def _pool(setup: Setup) -> Pool:
             cell = sum(layer.token_bytes for layer in target)
             drafts = [CachedLayer(round(cell * _scaled_share(setup)), setup.draft_window)]
         pool = plain_pool([*target, *drafts], setup.page_tokens, keeps_windows=False, in_flight=0)
-    state = sum(layer.state_bytes for layer in target)
+    state = _most_states(setup)
     return _with_states(setup, pool, state) if state else pool
+
+
+def _most_states(setup: Setup) -> int:
+    """Bytes of a request's states on the stage of a pipeline that holds the most: all plan with its share
+    (`_handle_max_mamba_cache`)."""
+    layers, found = setup.all_layers, []
+    for num in setup.stage.cuts if setup.stage is not None else (len(layers),):
+        own = replace(setup, target=replace(setup.target, layers=layers[:num]))
+        found.append(sum(layer.state_bytes for layer in _target_layers(own)))
+        layers = layers[num:]
+    return max(found)
 
 
 def _is_mixed(layers: Sequence[CachedLayer]) -> bool:
@@ -164,7 +179,12 @@ def _with_states(setup: Setup, pool: Pool, state_bytes: int) -> Pool:
 def _reserve(setup: Setup) -> Item:
     """What the automatic fraction leaves for passes."""
     graph_batch = setup.graph_max_batch or min(setup.max_num_seqs, _graph_batch(setup))
-    mib = 512 + 1.5 * max(setup.max_batched_tokens, 2048) + setup.tensor_parallel / 8 * 1024 + 2 * graph_batch
+    mib = (
+        512
+        + 1.5 * max(setup.max_batched_tokens, 2048)
+        + setup.tensor_parallel * setup.num_stages / 8 * 1024
+        + 2 * graph_batch
+    )
     size = round((mib + _prefill_graphs_mib(setup)) * MIB)
     if setup.memory > _LARGE_DEVICE:
         size = max(size, 10 * GIB)
@@ -180,18 +200,22 @@ def _reserve(setup: Setup) -> Item:
 def _buffers(setup: Setup) -> tuple[Item, ...]:
     if setup.used_fraction is None:
         return (_reserve(setup),)
-    links = passes.DEFAULT_LINKS if setup.tensor_parallel > 1 else 0
     return (
         passes.activations(setup),
-        passes.verify_logits(setup),
-        *passes.draft_probabilities(setup),
-        passes.graphs(setup, passes.DEFAULT_GRAPHS, passes.DEFAULT_DRAFT_GRAPHS),
-        passes.runtime(setup, passes.DEFAULT_RUNTIME + links),
+        *passes.drawing(setup),
+        passes.graphs(setup),
+        passes.runtime(setup),
     )
 
 
 def _warnings(setup: Setup) -> tuple[str, ...]:
-    found = [*uneven_heads(setup)]
+    refused = None if setup.method in _IN_STAGES else f"does not run {setup.method} with a pipeline"
+    found = [*uneven_heads(setup), *drafts_in_stages(setup, refused)]
+    if setup.num_stages > 1 and setup.drafter is not None and refused is None:
+        found.append(
+            "every stage counts the drafter's cache, which the last one alone has; drafts with a pipeline ask for "
+            "SGLANG_ENABLE_PP_SPEC=1, or a server that prefills for others"
+        )
     if setup.drafter is not None and setup.method in _SCALED:
         taken = sum(layer.token_bytes for layer in _target_layers(setup)) * _scaled_share(setup)
         real = sum(layer.token_bytes for layer in draft_layers(setup, quantised_index_bytes))
@@ -239,8 +263,12 @@ rules = EngineMemory(
     lookahead=_lookahead,
     pool=_pool,
     buffers=_buffers,
+    stages=extra_at_the_end,
+    partition="SGLANG_PP_LAYER_PARTITION",
+    shares_least=True,
     knobs={
         "tensor parallelism": "--tp-size",
+        "pipeline parallelism": "--pp-size",
         "target weights": "a quantised checkpoint, or --quantization fp8",
         "memory reservation": "--mem-fraction-static",
         "graph capture sizes": "--cuda-graph-max-bs-decode",

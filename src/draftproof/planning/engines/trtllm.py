@@ -7,9 +7,10 @@ other engines, and said.
 from __future__ import annotations
 
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import draft_layers, target_layers
+from draftproof.planning.engines.layers import draft_layers, drafts_in_stages, target_layers
 from draftproof.planning.paging import Pool, plain_pool
 from draftproof.planning.setup import EngineMemory, Item, Setup
+from draftproof.planning.stages import extra_at_the_start
 
 
 def _lookahead(setup: Setup) -> int:
@@ -23,14 +24,16 @@ def _pool(setup: Setup) -> Pool:
 
 
 def _buffers(setup: Setup) -> tuple[Item, ...]:
-    links = passes.DEFAULT_LINKS if setup.tensor_parallel > 1 else 0
     return (
         passes.activations(setup),
-        passes.verify_logits(setup),
-        *passes.draft_probabilities(setup),
-        passes.graphs(setup, passes.DEFAULT_GRAPHS, passes.DEFAULT_DRAFT_GRAPHS),
-        passes.runtime(setup, passes.DEFAULT_RUNTIME + links),
+        *passes.drawing(setup),
+        passes.graphs(setup),
+        passes.runtime(setup),
     )
+
+
+def _warnings(setup: Setup) -> tuple[str, ...]:
+    return drafts_in_stages(setup, "refuses speculation with a pipeline")
 
 
 rules = EngineMemory(
@@ -45,8 +48,11 @@ rules = EngineMemory(
     lookahead=_lookahead,
     pool=_pool,
     buffers=_buffers,
+    stages=extra_at_the_start,
+    partition="pp_partition",
     knobs={
         "tensor parallelism": "tensor_parallel_size",
+        "pipeline parallelism": "pipeline_parallel_size",
         "target weights": "a quantised checkpoint",
         "memory reservation": "kv_cache_config.free_gpu_memory_fraction",
         "graph capture sizes": "cuda_graph_config.max_batch_size",
@@ -60,4 +66,5 @@ rules = EngineMemory(
         "layers with windows are counted as if they kept everything, which is from above",
         "slots that drafts reserve are taken as one step's draft tokens",
     ),
+    warnings=_warnings,
 )

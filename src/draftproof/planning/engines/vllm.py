@@ -7,9 +7,8 @@ start. Layers with windows get block tables of their own; all tables draw blocks
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftproof.checkpoints.layers import Compressed, Latent, state_of
 from draftproof.checkpoints.states import RunningState, dtype_bytes
@@ -17,17 +16,21 @@ from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
     draft_layers,
+    drafts_in_stages,
     quantised_index_bytes,
     target_layers,
     uneven_heads,
 )
 from draftproof.planning.paging import CachedLayer, Group, Pool
 from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
+from draftproof.planning.stages import extra_from_the_end
 
 _CHUNK_BYTES = GIB
 """The rejection sampler of the second model runner works in float32 chunks of at most this."""
 _BY_MEMORY = ((160 * GIB, 1024, 16384), (70 * GIB, 1024, 8192), (0, 256, 2048))
 """From so many bytes on: --max-num-seqs and --max-num-batched-tokens of a server (`get_batch_defaults`)."""
+_READ_STATES = ("eagle3", "dflash", "dspark")
+"""Methods whose drafter reads states of the target's inner layers."""
 _FEW_MORE = 1.5
 """Below this ratio of their numbers of layers, smaller groups are padded to the larger instead of splitting it."""
 
@@ -73,7 +76,7 @@ def checkpoints(setup: Setup) -> Checkpoints:
 
 
 def _states(setup: Setup) -> list[RunningState]:
-    return [state for layer in setup.target.layers if (state := state_of(layer)) is not None]
+    return [state for layer in setup.all_layers if (state := state_of(layer)) is not None]
 
 
 def _state_bytes(setup: Setup) -> StateBytes:
@@ -95,43 +98,67 @@ def _state_bytes(setup: Setup) -> StateBytes:
 
 
 def _pool(setup: Setup) -> Pool:
-    """Blocks as `get_kv_cache_groups` forms them."""
-    target = target_layers(setup, _state_bytes(setup), quantised_index_bytes)
-    layers = [*target, *draft_layers(setup, quantised_index_bytes)]
-    caching = [layer for layer in layers if layer.token_bytes]
-    states = [layer.state_bytes for layer in layers if layer.state_bytes]
+    """Blocks as `get_kv_cache_groups` forms them: of the whole model, also where a stage of a pipeline holds a part of
+    it. All stages have as many blocks as the one that has room for the fewest (`get_kv_cache_configs`)."""
+    target, layers = _layers_by_stage(setup)
+    mine = 0 if setup.stage is None else setup.stage.index
+    caching = [own for own in layers if own.layer.token_bytes]
+    states = [own for own in layers if own.layer.state_bytes]
     if states:
-        return _hybrid_pool(setup, target, caching, states)
-    if len({layer.window for layer in caching}) <= 1:
-        size = sum(layer.token_bytes for layer in caching) * setup.page_tokens
-        window = caching[0].window if caching else None
+        return _hybrid_pool(setup, target, caching, states, mine)
+    if len({own.layer.window for own in caching}) <= 1:
+        size = sum(own.layer.token_bytes for own in caching if own.stage == mine) * setup.page_tokens
+        window = caching[0].layer.window if caching else None
         groups = [Group(setup.page_tokens, size, window, extra_pages=0 if window is None else 1)]
         return Pool(tuple(groups) if caching else (), 0, max(1, size), _in_flight(setup))
-    mixed, unit = _mixed_groups(caching, setup.page_tokens)
+    mixed, unit = _mixed_groups(caching, setup.page_tokens, mine)
     return Pool(mixed, 0, unit, _in_flight(setup))
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What a layer keeps, and the stage that holds it."""
+
+    layer: CachedLayer
+    stage: int = 0
+
+
+def _layers_by_stage(setup: Setup) -> tuple[list[_Own], list[_Own]]:
+    """The target's, and with the drafter's, which are the last stage's."""
+    cuts = (len(setup.target.layers),) if setup.stage is None else setup.stage.cuts
+    layers = setup.all_layers
+    target: list[_Own] = []
+    for stage, num in enumerate(cuts):
+        own = replace(setup.target, layers=layers[:num])
+        kept = target_layers(replace(setup, target=own), _state_bytes(setup), quantised_index_bytes)
+        target += [_Own(layer, stage) for layer in kept]
+        layers = layers[num:]
+    drafts = draft_layers(replace(setup, stage=None), quantised_index_bytes)
+    return target, [*target, *(_Own(layer, len(cuts) - 1) for layer in drafts)]
+
+
 def _hybrid_pool(
-    setup: Setup, target: Sequence[CachedLayer], caching: list[CachedLayer], states: list[int]
+    setup: Setup, target: Sequence[_Own], caching: list[_Own], states: list[_Own], mine: int
 ) -> Pool:
     """Running states lie in blocks of the same size as all others: the attention block grows until it holds a state
     (`_align_hybrid_block_size`), and states are padded to it. A request has one block of each group of states and one
     per draft token; where prefixes are cached (the default, except without attention) one more, and one of what a
     prefill leaves (`MambaSpec.max_memory_usage_bytes`)."""
     if not caching:
-        whole = sum(states)
+        whole = sum(own.layer.state_bytes for own in states if own.stage == mine)
         return Pool((Group(1, whole, fixed=1 + setup.levels),), 0, max(1, whole), _in_flight(setup))
-    of_token = next((layer.token_bytes for layer in target if layer.token_bytes), caching[0].token_bytes)
+    of_token = next((own.layer for own in target if own.layer.token_bytes), caching[0].layer).token_bytes
     left = checkpoints(setup)
-    block = hybrid_block_tokens(setup, of_token, max(states), left.grain)
+    largest = max(own.layer.state_bytes for own in states)
+    block = hybrid_block_tokens(setup, of_token, largest, left.grain)
     blocks = 2 + setup.levels + left.blocks
-    mixed, unit = _mixed_groups(caching, block, num_states=len(states), state_blocks=blocks)
+    mixed, unit = _mixed_groups(caching, block, mine, states=states, state_blocks=blocks)
     return Pool(mixed, 0, unit, _in_flight(setup))
 
 
 def hybrid_block_tokens(setup: Setup, token_bytes: int, state_bytes: int, multiple_of: int = 1) -> int:
     """Tokens of an attention block that holds one running state."""
-    is_latent = any(isinstance(layer, Latent) for layer in setup.target.layers)
+    is_latent = any(isinstance(layer, Latent) for layer in setup.all_layers)
     kernel = max(_TOKENS_OF_LATENT_KERNELS if is_latent else _TOKENS_OF_KERNELS, setup.page_tokens)
     grain = math.lcm(kernel, multiple_of)
     return max(setup.page_tokens, grain * -(-state_bytes // (grain * token_bytes)))
@@ -149,22 +176,32 @@ class _Kind:
 
 
 def _mixed_groups(
-    layers: list[CachedLayer], page_tokens: int, num_states: int = 0, state_blocks: int = 0
+    layers: list[_Own],
+    page_tokens: int,
+    mine: int,
+    states: Sequence[_Own] = (),
+    state_blocks: int = 0,
 ) -> tuple[tuple[Group, ...], int]:
     """Pages of one size for all layers (smaller ones get more tokens per page, or padding); layers of a kind share
-    tables, in groups of equally many layers. Of `num_states` layers with running states a request has `state_blocks`
-    blocks per group."""
-    page_bytes = max(layer.token_bytes for layer in layers) * page_tokens
-    kinds: Counter[_Kind] = Counter()
-    for layer in layers:
-        own = layer.token_bytes * page_tokens
-        times = page_bytes // own if page_bytes % own == 0 else 1
-        kinds[_Kind(page_tokens * times, layer.window)] += 1
-    if num_states:
-        kinds[_Kind(page_tokens, None, is_state=True)] = num_states
-    fewest, most = min(kinds.values()), max(kinds.values())
+    tables, in groups of equally many layers, dealt out in turns so that the stages of a pipeline have even parts of
+    each. Of layers with running states a request has `state_blocks` blocks per group. A block of stage `mine` takes
+    what its largest part of a group takes."""
+    page_bytes = max(own.layer.token_bytes for own in layers) * page_tokens
+    kinds: dict[_Kind, list[int]] = {}
+    for own in layers:
+        size = own.layer.token_bytes * page_tokens
+        times = page_bytes // size if page_bytes % size == 0 else 1
+        kinds.setdefault(_Kind(page_tokens * times, own.layer.window), []).append(own.stage)
+    if states:
+        kinds[_Kind(page_tokens, None, is_state=True)] = [own.stage for own in states]
+    fewest, most = min(map(len, kinds.values())), max(map(len, kinds.values()))
     size = most if most < fewest * _FEW_MORE else fewest
-    unit = size * page_bytes
+    dealt = [
+        (kind, stages[start :: -(-len(stages) // size)])
+        for kind, stages in kinds.items()
+        for start in range(-(-len(stages) // size))
+    ]
+    unit = max(1, page_bytes * max(stages.count(mine) for _, stages in dealt))
     groups = [
         Group(
             kind.page_tokens,
@@ -173,25 +210,27 @@ def _mixed_groups(
             extra_pages=0 if kind.window is None else 1,
             fixed=state_blocks if kind.is_state else None,
         )
-        for kind, count in kinds.items()
-        for _ in range(-(-count // size))
+        for kind, _ in dealt
     ]
     return tuple(groups), unit
 
 
 def _buffers(setup: Setup) -> tuple[Item, ...]:
-    links = passes.DEFAULT_LINKS if setup.tensor_parallel > 1 else 0
     return (
         passes.activations(setup),
-        passes.verify_logits(setup, _CHUNK_BYTES),
-        *passes.draft_probabilities(setup),
-        passes.graphs(setup, passes.DEFAULT_GRAPHS, passes.DEFAULT_DRAFT_GRAPHS),
-        passes.runtime(setup, passes.DEFAULT_RUNTIME + links),
+        *passes.drawing(setup, _CHUNK_BYTES),
+        passes.graphs(setup),
+        passes.runtime(setup),
     )
 
 
 def _warnings(setup: Setup) -> tuple[str, ...]:
-    found = [*uneven_heads(setup)]
+    found = [*uneven_heads(setup), *drafts_in_stages(setup, None)]
+    if setup.num_stages > 1 and setup.method in _READ_STATES:
+        found.append(
+            "few targets pass the states that this drafter reads from stage to stage: draftproof check says which "
+            "(rule COMBO-01)"
+        )
     if setup.draft_tensor_parallel not in (1, setup.tensor_parallel):
         found.append("draft_tensor_parallel_size may only be 1 or the target's")
     if states := _states(setup):
@@ -231,8 +270,11 @@ rules = EngineMemory(
     lookahead=_lookahead,
     pool=_pool,
     buffers=_buffers,
+    stages=extra_from_the_end,
+    partition="VLLM_PP_LAYER_PARTITION",
     knobs={
         "tensor parallelism": "--tensor-parallel-size",
+        "pipeline parallelism": "--pipeline-parallel-size",
         "target weights": "a quantised checkpoint, or --quantization fp8",
         "memory reservation": "--gpu-memory-utilization",
         "graph capture sizes": "--max-cudagraph-capture-size, or --enforce-eager",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from draftproof.configs.own import normal
 from draftproof.configs.registry import dialect
-from draftproof.configs.rules.case import Case, normal
+from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.judging import judge
 from draftproof.configs.rules.registry import rules_of
 from draftproof.core.finding import Severity
