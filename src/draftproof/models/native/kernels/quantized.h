@@ -86,17 +86,22 @@ template <int R>
                                                                vecw (&acc)[R]) {
     typedef typename F::Scales Scales;
     constexpr int PER_SUB = Scales::SCALES_PER_SUB;
+    // One or two rows wait for memory, and lines are wanted at once; more rows compute meanwhile, and so many requests
+    // of the first level are more than it keeps: the second level takes them.
+    constexpr int LOCALITY = R > 2 ? 2 : 3;
     const Scales scales(unit, lane);
     vecw part[R];
     if constexpr (F::IS_SUPER) {
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) part[r] = vecw{};
     }
-    for (int line = 0; line < Scales::BYTES; line += LINE_BYTES) __builtin_prefetch(unit + PREFETCH_BYTES + line);
+    for (int line = 0; line < Scales::BYTES; line += LINE_BYTES)
+        __builtin_prefetch(unit + PREFETCH_BYTES + line, 0, LOCALITY);
     const uint8_t* payload = unit + Scales::BYTES;
     for (int sub = 0; sub < Scales::SUBS; ++sub, payload += F::PAYLOAD) {
 #pragma GCC unroll 16
-        for (int line = 0; line < F::PAYLOAD; line += LINE_BYTES) __builtin_prefetch(payload + PREFETCH_BYTES + line);
+        for (int line = 0; line < F::PAYLOAD; line += LINE_BYTES)
+            __builtin_prefetch(payload + PREFETCH_BYTES + line, 0, LOCALITY);
         intw w[GROUPS], dots[R];
         unpack<F::BITS>(payload, lane, w);
 #pragma GCC unroll 2
