@@ -99,6 +99,12 @@ _MODEL_OPTIONS = (
         help="All that the process may hold, such as 4GiB: weights, caches, a drafter, room to compute in. "
         "Default: no limit, and a quarter of the machine's memory for caches.",
     ),
+    click.option(
+        "--max-model-len",
+        type=click.IntRange(2, 2**31),
+        metavar="TOKENS",
+        help="Of prompt and answer together; less needs less memory. Default: what the model was made for.",
+    ),
     click.option("--threads", type=click.IntRange(1, 256), help="Default: one per core."),
     click.option(
         "--kernels",
@@ -118,6 +124,7 @@ class ModelOptions:
     weights: str
     device: str
     memory: int | None
+    max_model_len: int | None
     threads: int | None
     kernels: str
 
@@ -150,7 +157,7 @@ def load_engine(
         raise missing_extra(error, "engine") from error
     path = find_model(model)
     limits: dict[str, Any] = {} if max_num_seqs is None else {"max_num_seqs": max_num_seqs}
-    config = config_class(memory=flags.memory, on_unfit=on_unfit, **limits)
+    config = config_class(memory=flags.memory, max_model_len=flags.max_model_len, on_unfit=on_unfit, **limits)
     line = output.ProgressLine()
     line.show(0, 1, f"loading {model}")
     try:

@@ -91,7 +91,7 @@ def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:
             f"for {least * BLOCK_SIZE} tokens"
         )
     shrink = (
-        f"a context of at most {fits} tokens (max_model_len)"
+        f"a context of at most {fits} tokens (--max-model-len)"
         if fits
         else "a smaller model, or --weights int4"
     )

@@ -249,13 +249,16 @@ def _num_blocks(config: ModelConfig, target: Model, weights_bytes: int, resource
     least = BlockPool.blocks_for(min(resources.max_len, config.context_length))
     num_blocks = min(resources.num_blocks, (available - weights_bytes) // block_bytes)
     if num_blocks < min(least, resources.num_blocks):
-        fits = max(0, int((available - least * block_bytes) / BYTES_PER_WEIGHT["int4"]))
+        missing = weights_bytes + least * block_bytes - available
+        fits = int((available - least * block_bytes) / BYTES_PER_WEIGHT["int4"])
+        smaller = f"use a drafter of at most {fits} weights with draft_weights int4, or " if fits > 0 else ""
         raise DraftproofError(
             "DP701",
             "speculation.model",
             f"a drafter of {weights_bytes} bytes, and {least * block_bytes} bytes of cache for one request",
-            f"at most {max(0, available)} bytes together, which are available",
-            f"Use a drafter of at most {fits} weights with draft_weights int4, or shorten the context.",
+            f"at most {max(0, available)} bytes together, which are left beside one full request of the target",
+            f"Give the engine {missing} bytes more memory (--memory), {smaller}"
+            f"{'' if smaller else 'or '}shorten the context of {resources.max_len} tokens (--max-model-len).",
         )
     return num_blocks
 

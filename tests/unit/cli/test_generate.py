@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from draftproof.cli.options import ModelOptions
 from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted
+from draftproof.engine.config import EngineConfig
 from support.fake_engine import FakeEngine
 
 ANSWER = "an answer of some length, always the same"
@@ -183,6 +185,27 @@ def test_files_that_are_no_text_are_refused(
 def test_flags_of_later_versions_are_answered_with_a_code(invoke, flags: list[str], code: str) -> None:
     result = invoke("generate", "m", "--prompt", "x", *flags)
     assert (result.status, result.code) == (2, code)
+
+
+def test_model_flags_reach_the_engine(invoke, monkeypatch, tmp_path: Path) -> None:
+    """Each of them, with a value that is not its default."""
+    given: dict[str, object] = {}
+
+    class Loader(FakeEngine):
+        @classmethod
+        def load(cls, path: Path, config: EngineConfig, **flags: object) -> FakeEngine:
+            given.update(flags, memory=config.memory, max_model_len=config.max_model_len)
+            return FakeEngine()
+
+    monkeypatch.setattr("draftproof.cli.options._import_engine", lambda: (Loader, EngineConfig))
+    wanted = {
+        "dtype": "float32", "weights": "int8", "kernels": "python", "threads": 3, "memory": 1 << 30,
+        "max_model_len": 64,
+    }  # fmt: skip
+    flags = [part for name, value in wanted.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    assert invoke("generate", str(tmp_path), "--prompt", "x", *flags).status == 0
+    assert given == wanted | {"device": "cpu"}
+    assert set(given) == set(ModelOptions.__slots__)
 
 
 def test_without_pytorch_the_extra_is_named(invoke, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -338,11 +339,20 @@ def test_the_start_fails_when_the_engines_own_drafter_does_not_fit(engine: Engin
         )
 
 
-def test_memory_that_does_not_suffice(engine: Engine, folder: Path) -> None:
-    engine.resources.available_bytes = lambda: 60_000
+@pytest.mark.parametrize(("available", "smaller_helps"), [(150_000, True), (60_000, False), (0, False)])
+def test_memory_that_does_not_suffice(
+    engine: Engine, folder: Path, available: int, smaller_helps: bool
+) -> None:
+    """The remedy names what is missing, and a smaller drafter only where there could be one."""
+    engine.resources.available_bytes = lambda: available
     with pytest.raises(DraftproofError, match="DP701") as caught:
         create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
-    assert "weights with draft_weights int4" in caught.value.remedy
+    remedy = caught.value.remedy
+    assert ("weights with draft_weights int4" in remedy) == smaller_helps
+    assert "--max-model-len" in remedy
+    missing = int(re.search(r"(\d+) bytes more memory", remedy)[1])  # type: ignore[index]
+    engine.resources.available_bytes = lambda: available + missing
+    create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
 
 
 def test_a_drafter_is_loaded_once_and_freed_with_its_last_proposer(engine: Engine, folder: Path) -> None:
