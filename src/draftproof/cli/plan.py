@@ -91,10 +91,11 @@ def command(target: str | None, chart: str | None, as_json: bool, **options: Any
 
     asked = plan_input.read(target, options)
     context = asked.context
-    points = curve(asked.setup, contexts_up_to(asked.setup.target.context_length, context))
+    longest = asked.setup.target.context_length
+    points = curve(asked.setup, contexts_up_to(longest, context))
     if chart not in (None, "-"):
         title = f"{asked.target}, {asked.setup.rules.title}, {asked.setup.memory / 2**30:g} GiB"
-        write_file(Path(str(chart)), svg_chart(points, title))
+        write_file(Path(str(chart)), svg_chart(points, title, longest))
     if as_json:
         output.print_json(plan_text.document(asked, points))
         return output.DONE
@@ -102,7 +103,7 @@ def command(target: str | None, chart: str | None, as_json: bool, **options: Any
         click.echo(line)
     if chart == "-":
         click.echo()
-        for line in text_chart(points):
+        for line in text_chart(points, longest):
             click.echo(line)
     elif chart is not None:
         output.note(f"chart: {chart}")

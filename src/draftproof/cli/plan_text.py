@@ -17,6 +17,7 @@ from draftproof.planning.memory import (
     without_speculation,
 )
 from draftproof.planning.setup import Certainty, Setup
+from draftproof.planning.together import together
 
 
 def amount(num_bytes: float) -> str:
@@ -40,6 +41,7 @@ def lines(asked: Asked) -> list[str]:
         *_least(asked, plan),
         "",
         *_knob_lines(knobs(setup, context), context),
+        *_together_lines(asked, plan),
         *_remarks(asked, plan),
     ]
 
@@ -149,11 +151,31 @@ def _knob_lines(found: Sequence[Knob], context: int) -> list[str]:
     lines = [f"what can be turned (bytes for the cache; requests of {context:,} tokens; what it costs)"]
     helping = [knob for knob in found if knob.before or knob.after]
     if not helping:
-        lines.append(f"  no single setting makes room for a request of {context:,} tokens: combine them")
+        lines.append(f"  no single setting makes room for a request of {context:,} tokens")
     for knob in helping or found:
         gain = ("+" if knob.gained >= 0 else "-") + amount(abs(knob.gained))
         lines.append(f"  {knob.name}: {knob.change}  {gain}, {knob.before} to {knob.after}  [{knob.flag}]")
         lines.append(f"      price: {knob.price}")
+    return lines
+
+
+def _together_lines(asked: Asked, plan: MemoryPlan) -> list[str]:
+    """What makes room where no single setting on the same devices does, in order of price."""
+    setup, context = asked.setup, asked.context
+    if plan.requests(context):
+        return []
+    found = together(setup, context)
+    lines = (
+        ["", f"what makes room for a request of {context:,} tokens, the least dear first"] if found else []
+    )
+    for number, combination in enumerate(found, start=1):
+        for place, part in enumerate(combination.parts):
+            lead = f"{number}. " if place == 0 else "   "
+            lines.append(f"  {lead}{part.name}: {part.change}  [{part.flag}]")
+            lines.append(f"       price: {part.price}")
+        lines.append(f"     requests then: {combination.requests}")
+    if not found and not any(knob.after for knob in knobs(setup, context)):
+        lines.append("  nor do all of these together, or more devices with them")
     return lines
 
 
@@ -237,6 +259,16 @@ def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
                 "price": knob.price,
             }
             for knob in knobs(setup, context)
+        ],
+        "combinations": [
+            {
+                "settings": [
+                    {"name": part.name, "flag": part.flag, "change": part.change, "price": part.price}
+                    for part in combination.parts
+                ],
+                "requests_after": combination.requests,
+            }
+            for combination in together(setup, context)
         ],
         "warnings": [
             *_too_long(asked),

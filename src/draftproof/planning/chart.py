@@ -16,24 +16,32 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 56, 60
 _COLOURS = {"without": "#666666", "speculative": "#1f6feb"}
 
 
-def text_chart(points: Sequence[Point], width: int = 40) -> list[str]:
-    """Two bars per length, on a scale of square roots so that small numbers can be seen."""
+def text_chart(points: Sequence[Point], longest: int | None = None, width: int = 40) -> list[str]:
+    """Two bars per length, on a scale of square roots so that small numbers can be seen. Lengths beyond `longest`, the
+    model's positions, are marked."""
     most = max((max(point.without, point.speculative) for point in points), default=0)
     lines = [
         "requests at the same time, by memory (░ without speculation, █ with; lengths of bars are square roots)"
     ]
     for point in points:
         for sign, count, label in (
-            ("░", point.without, f"{point.context:>8}"),
-            ("█", point.speculative, " " * 8),
+            ("░", point.without, f"{point.context:>8}{'*' if _is_beyond(point, longest) else ' '}"),
+            ("█", point.speculative, " " * 9),
         ):
             length = round(width * math.sqrt(count / most)) if most else 0
-            lines.append(f"{label} {sign * length}{' ' if length else ''}{count}")
+            lines.append(f"{label}{sign * length}{' ' if length else ''}{count}")
+    if any(_is_beyond(point, longest) for point in points):
+        lines.append(f"       * beyond the model's {longest:,} positions")
     return lines
 
 
-def svg_chart(points: Sequence[Point], title: str) -> str:
-    """A picture of its own: both axes are logarithmic; a length at which nothing fits ends the line."""
+def _is_beyond(point: Point, longest: int | None) -> bool:
+    return longest is not None and point.context > longest
+
+
+def svg_chart(points: Sequence[Point], title: str, longest: int | None = None) -> str:
+    """A picture of its own: both axes are logarithmic; a length at which nothing fits ends the line, and what is beyond
+    `longest`, the model's positions, is shaded."""
     most = max((max(point.without, point.speculative) for point in points), default=1)
     across = _Axis(points[0].context, max(points[-1].context, 2 * points[0].context), _LEFT, _WIDTH - _RIGHT)
     up = _Axis(1, max(2, most), _HEIGHT - _BOTTOM, _TOP)
@@ -43,6 +51,7 @@ def svg_chart(points: Sequence[Point], title: str) -> str:
         f"<title>{escape(title)}</title>",
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="20" font-size="14">{escape(title)}</text>',
+        *_beyond(points, across, longest),
         *_grid(points, across, up, most),
     ]
     for key, words in (("without", "without speculation"), ("speculative", "with speculation")):
@@ -65,6 +74,16 @@ class _Axis:
 
     def place(self, value: float) -> float:
         return round(self._start + self._length * (math.log(value) - self._low) / self._span, 1)
+
+
+def _beyond(points: Sequence[Point], across: _Axis, longest: int | None) -> list[str]:
+    if longest is None or points[-1].context <= longest:
+        return []
+    x = max(_LEFT, across.place(longest))
+    return [
+        f'<rect x="{x}" y="{_TOP}" width="{round(_WIDTH - _RIGHT - x, 1)}" height="{_HEIGHT - _BOTTOM - _TOP}" '
+        f'fill="#fff3e0"/><text x="{x + 4}" y="{_TOP + 14}" fill="#8a5a00">beyond {longest:,} positions</text>'
+    ]
 
 
 def _grid(points: Sequence[Point], across: _Axis, up: _Axis, most: int) -> list[str]:

@@ -317,6 +317,24 @@ def test_charts_show_every_point(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("longest", [None, 256, 4096, 131_072])
+def test_charts_mark_what_is_beyond_the_models_positions(longest: int | None, tmp_path: Path) -> None:
+    points = curve(setup_of(tmp_path), (512, 4096, 8192, 131_072))
+    beyond = [str(point.context) for point in points if longest is not None and point.context > longest]
+    lines = text_chart(points, longest)
+    assert [
+        line.split("*")[0].strip() for line in lines if "*" in line[:9] and "beyond" not in line
+    ] == beyond
+    assert any("beyond the model's" in line for line in lines) == bool(beyond)
+    drawn = svg_chart(points, "title", longest)
+    root = ElementTree.fromstring(drawn)
+    shades = [each for each in root if each.get("fill") == "#fff3e0"]
+    assert len(shades) == bool(beyond)
+    for shade in shades:
+        assert float(shade.get("x", 0)) + float(shade.get("width", 0)) == 700
+    assert (f"beyond {longest:,} positions" in drawn) if beyond else ("positions" not in drawn)
+
+
 def test_charts_of_nothing_are_charts() -> None:
     from draftproof.planning.memory import Point
 
