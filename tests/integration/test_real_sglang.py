@@ -9,12 +9,10 @@ weights, captures graphs or looks at the GPU is not judged.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import BatchRange, Deployment, LookUp, ModelRef, Speculation, Tree
 from draftproof.core.errors import DraftproofError
 from support.deployments import GOLDEN
+from support.judges import models, verdicts
 
 PYTHON = os.environ.get("DRAFTPROOF_SGLANG_PYTHON")
 pytestmark = [
@@ -99,48 +98,16 @@ for words in lines:
 print("VERDICTS" + json.dumps(found, default=str))
 """
 
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 320,
-    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16", "hidden_act": "silu",
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, ModelRef]:
-    """Directories that hold a configuration and nothing else."""
-    place = tmp_path_factory.mktemp("models")
-    changes: dict[str, dict[str, Any]] = {
-        "target": {},
-        "small": {"num_hidden_layers": 1},
-        "eagle3": {
-            "architectures": ["LlamaForCausalLMEagle3"],
-            "num_hidden_layers": 1,
-            "draft_vocab_size": 320,
-        },
-    }
-    for name, change in changes.items():
-        (place / name).mkdir()
-        (place / name / "config.json").write_text(json.dumps(LLAMA | change), encoding="utf-8")
-    return {name: ModelRef(name=str(place / name)) for name in changes}
+    return models(tmp_path_factory.mktemp("models"), torch_dtype="bfloat16")
 
 
 def judged(lines: Sequence[Sequence[str]], place: Path, resolving: bool = True) -> list[dict[str, Any]]:
     """What SGLang holds; without `resolving`, what differs from its parser's defaults. Files are in `place`."""
     assert PYTHON is not None
-    done = subprocess.run(
-        [PYTHON, "-c", JUDGE],
-        input=json.dumps([STAND_INS.split(), resolving, lines]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-        cwd=place,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": ""},
-    )
-    verdict = next((line for line in done.stdout.splitlines() if line.startswith("VERDICTS")), None)
-    assert verdict is not None, done.stderr[-2000:]
-    found: list[dict[str, Any]] = json.loads(verdict.removeprefix("VERDICTS"))
+    found = verdicts(PYTHON, JUDGE, [STAND_INS.split(), resolving, lines], place)
     assert len(found) == len(lines)
     return found
 
@@ -160,7 +127,7 @@ Wanted = tuple[Speculation, tuple[str | None, int | None, int | None, int | None
 
 def speculations(model: Mapping[str, ModelRef]) -> list[Wanted]:
     """What is written, and the algorithm, steps, top-k and draft tokens that SGLang must make of it."""
-    small, head = model["small"], model["eagle3"]
+    small, head = model["small"], model["eagle3-head"]
     trained: list[Wanted] = []
     for method, name, drafter in (
         ("eagle", "EAGLE", small),

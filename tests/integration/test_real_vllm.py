@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import BatchRange, Deployment, LookUp, ModelRef, Speculation
 from support.deployments import GOLDEN
+from support.judges import VLLM_REFUSES, models, verdicts
 
 PYTHON = os.environ.get("DRAFTPROOF_VLLM_PYTHON")
 pytestmark = [
@@ -30,7 +30,6 @@ VLLM = dialect("vllm")
 
 JUDGE = """
 import json, sys
-from vllm import __version__
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 try:
@@ -52,33 +51,10 @@ for words in lines:
         found.append({"error": "its parser refuses the line"})
     except Exception as error:
         found.append({"error": f"{type(error).__name__}: {error}"[:600]})
-print("VERDICTS" + json.dumps({"version": __version__, "found": found}))
+print("VERDICTS" + json.dumps(found))
 """
 
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 320,
-    "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "torch_dtype": "float32", "hidden_act": "silu",
-}  # fmt: skip
 NGRAM = Speculation(method="ngram", depth=3)
-
-
-def models(place: Path) -> dict[str, ModelRef]:
-    """Directories that hold a configuration and nothing else."""
-    changes: dict[str, dict[str, Any]] = {
-        "target": {},
-        "small": {"num_hidden_layers": 1},
-        "eagle-head": {"num_hidden_layers": 1},
-        "eagle3-head": {
-            "architectures": ["LlamaForCausalLMEagle3"],
-            "num_hidden_layers": 1,
-            "draft_vocab_size": 320,
-        },
-    }
-    for name, change in changes.items():
-        (place / name).mkdir()
-        (place / name / "config.json").write_text(json.dumps(LLAMA | change), encoding="utf-8")
-    return {name: ModelRef(name=str(place / name)) for name in changes}
 
 
 def speculations(model: dict[str, ModelRef]) -> list[tuple[Speculation, str, int]]:
@@ -105,24 +81,13 @@ def speculations(model: dict[str, ModelRef]) -> list[tuple[Speculation, str, int
 def judged(lines: list[list[str]], build: bool = True) -> list[dict[str, Any]]:
     """Verdicts; with `build` False of the parser alone."""
     assert PYTHON is not None
-    done = subprocess.run(
-        [PYTHON, "-c", JUDGE],
-        input=json.dumps([build, lines]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": ""},
-    )
-    verdict = next((line for line in done.stdout.splitlines() if line.startswith("VERDICTS")), None)
-    assert verdict is not None, done.stderr[-2000:]
-    found = json.loads(verdict.removeprefix("VERDICTS"))["found"]
+    found = verdicts(PYTHON, JUDGE, [build, lines])
     assert len(found) == len(lines)
     return found
 
 
 def test_what_is_written_is_taken_and_means_the_same(tmp_path: Path) -> None:
-    model = models(tmp_path)
+    model = models(tmp_path, max_position_embeddings=512)
     wanted = speculations(model)
     lines = []
     for speculation, _, _ in wanted:
@@ -189,8 +154,11 @@ NEEDED = ['{"method": "ngram"}', '{"method": "mtp"}', '{"method": "eagle3", "mod
 
 
 def test_what_is_refused_here_is_refused_there(tmp_path: Path) -> None:
-    target = models(tmp_path)["target"].name
-    configs = [["--speculative-config", text] for text in (*REFUSED_HERE, *NEEDED)]
+    model = models(tmp_path, max_position_embeddings=512)
+    target, small = model["target"].name, model["small"].name
+    usual = {"method": "ngram", "num_speculative_tokens": 3}
+    both = [json.dumps(usual | keys | ({"model": small} if "model" in keys else {})) for keys in VLLM_REFUSES]
+    configs = [["--speculative-config", text] for text in (*REFUSED_HERE, *NEEDED, *both)]
     lines = [[target, *flags, "--skip-tokenizer-init"] for flags in (*configs, *REMOVED)]
     for line, verdict in zip(lines, judged(lines), strict=True):
         assert "error" in verdict, line

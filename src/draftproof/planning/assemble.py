@@ -85,7 +85,9 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         draft_window=wish.draft_window,
         is_probabilistic=speculation.draft_sampling == "probabilistic",
         tensor_parallel=parallel,
-        draft_tensor_parallel=speculation.draft_tensor_parallel or parallel,
+        draft_tensor_parallel=(speculation.draft_tensor_parallel or parallel)
+        if speculation.method in rules.own_ranks
+        else parallel,
         graph_max_batch=deployment.graph_max_batch,
         cuts=_cuts(deployment, wish, rules, shape.num_layers),
         parts=cache(lambda: weight_parts(target)),

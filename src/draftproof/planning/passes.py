@@ -52,17 +52,17 @@ def verify_logits(setup: Setup, chunk_bytes: int | None = None) -> Item:
     )
 
 
-def drawing(setup: Setup, chunk_bytes: int | None = None) -> tuple[Item, ...]:
-    """Of devices that compute logits: logits, and probabilities of drafts that are drawn, for rejection sampling."""
+def drawing(setup: Setup, chunk_bytes: int | None = None, element_bytes: int = 4) -> tuple[Item, ...]:
+    """Of devices that compute logits: logits, and what is kept of drafts that are drawn, for rejection sampling:
+    probabilities, or logits in the model's type as vLLM's model runner V2 keeps them."""
     if not setup.draws:
         return ()
     logits = verify_logits(setup, chunk_bytes)
     if not setup.is_probabilistic or setup.drafter is None:
         return (logits,)
-    size = setup.max_num_seqs * setup.levels * setup.target.vocab_size * 4
-    why = (
-        f"{setup.max_num_seqs} requests × {setup.levels} drafts × {setup.target.vocab_size} tokens in float32"
-    )
+    rows = f"{setup.max_num_seqs} requests × {setup.levels} drafts"
+    size = setup.max_num_seqs * setup.levels * setup.target.vocab_size * element_bytes
+    why = f"{rows} × {setup.target.vocab_size} tokens in {8 * element_bytes} bits"
     return (logits, Item("draft probabilities", size, Certainty.COMPUTED, why, is_dynamic=True))
 
 

@@ -179,6 +179,7 @@ class EngineMemory:
     partition         where its own cuts are said: a variable in capitals, or a key
     shares_least      every stage gives its cache what the stage with the least has left
     reads             keys of the engine's own that change its pools, with what reads a value (raises ValueError)
+    own_ranks         methods whose drafter may run on another number of devices than the target
     unknowns          what is not known, in words
     """
 
@@ -199,5 +200,6 @@ class EngineMemory:
     partition: str | None = None
     shares_least: bool = False
     reads: Mapping[str, Callable[[Value], Any]] = field(default_factory=dict)
+    own_ranks: frozenset[Method] = frozenset()
     unknowns: tuple[str, ...] = ()
     warnings: Callable[[Setup], tuple[str, ...]] = lambda setup: ()

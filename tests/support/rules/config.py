@@ -34,6 +34,8 @@ MASKED = Checkpoint({**QWEN, "mask_token_id": 3}, tokens=None, tensors={"a.weigh
 HIDDEN = Checkpoint({**QWEN, "ptd_token_id": 3}, tokens=None, tensors={"mask_hidden": (2,)})
 V1 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "0"})})}
 V2 = {"extras": MappingProxyType({"vllm.env": MappingProxyType({"VLLM_USE_V2_MODEL_RUNNER": "1"})})}
+FOUR = {"tensor_parallel": 4}
+PARSE = Checkpoint({**QWEN, "architectures": ["ParseAuxMTPModel"]}, tokens=None)
 STEP5 = Checkpoint({**QWEN, "architectures": ["Step5ForCausalLM"]}, tokens=None)
 
 
@@ -77,19 +79,32 @@ FIXTURES = {
         negative=(run("vllm", "eagle3", drafter=DRAFTER), run("vllm", "mtp"), run("sglang", "ngram")),
     ),
     "CONFIG-03": Fixtures(
-        positive=(run("vllm", "draft_model", drafter=DRAFTER), run("vllm", "ngram")),
-        negative=(
-            run("vllm", "ngram", depth=4),
+        positive=(
+            run("vllm", "draft_model", drafter=DRAFTER),
+            run("vllm", "ngram"),
+            run("vllm", "mtp"),
+            run("vllm", "dspark"),
+            run("vllm", "custom", drafter=DRAFTER),
             run("vllm", "eagle3", schedule=SCHEDULE, drafter=DRAFTER),
             run("vllm", "eagle3", Checkpoint({**QWEN, "speculators_config": {}}, tokens=None)),
-            run("vllm", "mtp"),
+        ),
+        negative=(
+            run("vllm", "ngram", depth=4),
+            run("vllm", "suffix"),
+            run("vllm", "mtp", drafter=DRAFTER),
+            run("vllm", "dspark", drafter=DRAFTER),
         ),
     ),
     "CONFIG-04": Fixtures(
-        positive=(run("vllm", "eagle3", depth=3, draft_tensor_parallel=2, fields={"tensor_parallel": 4}),),
+        positive=(
+            *(run("vllm", method, draft_tensor_parallel=2, fields=FOUR) for method in ("eagle3", "draft_model")),
+            *(run("vllm", method, draft_tensor_parallel=1, fields=FOUR) for method in ("eagle3", "mtp", "pard")),
+            run("vllm", "draft_model", draft_tensor_parallel=1, fields={**V1, **FOUR}),
+            run("vllm", "draft_model", draft_tensor_parallel=1, different_vocabulary=True, fields=FOUR),
+        ),
         negative=(
-            run("vllm", "eagle3", depth=3, draft_tensor_parallel=1, fields={"tensor_parallel": 4}),
-            run("vllm", "eagle3", depth=3, draft_tensor_parallel=4, fields={"tensor_parallel": 4}),
+            *(run("vllm", method, draft_tensor_parallel=1, fields=FOUR) for method in ("draft_model", "dspark")),
+            *(run("vllm", method, draft_tensor_parallel=4, fields=FOUR) for method in ("eagle3", "draft_model")),
         ),
     ),
     "CONFIG-05": Fixtures(
@@ -158,6 +173,7 @@ FIXTURES = {
             run("vllm", "mtp", fields={**V1, "pipeline_parallel": 2, "rest": ("--async-scheduling",)}),
             *(run("vllm", "dflash", drafter, fields=V1) for drafter in V2_DRAFTERS),
             case("vllm", Speculation(method="mtp"), STEP5, **V1),
+            run("vllm", "mtp", PARSE, fields=V1),
         ),
         negative=(
             run("vllm", "suffix"),

@@ -94,6 +94,9 @@ def run(
     return case(engine, speculation, target, drafter, remarks=remarks, **fields)
 
 
+DSPARK = Checkpoint(
+    {**QWEN, "architectures": ["Qwen3DSparkModel"]}, tokens=None, tensors={"markov_w1.weight": (2, 2)}
+)
 GUESSED = (
     Remark(
         effect="inferred",
@@ -235,11 +238,13 @@ FIXTURES = {
         positive=(
             run("vllm", "draft_model", eagle3(), name="/models/head", remarks=GUESSED),
             run("vllm", "eagle", eagle3(), name="org/eagle-head-for-q", remarks=GUESSED),
+            run("vllm", "eagle3", DSPARK, name="org/eagle3-head", remarks=GUESSED),
         ),
         negative=(
             run("vllm", "eagle3", eagle3(), name="org/EAGLE3-head", remarks=GUESSED),
             run("vllm", "eagle3", eagle3(), name="/models/head"),
             run("vllm", "draft_model", MODEL, name="org/small", remarks=GUESSED),
+            run("vllm", "dspark", DSPARK, name="/models/head", remarks=GUESSED),
         ),
     ),
     "EAGLE-15": Fixtures(

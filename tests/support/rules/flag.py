@@ -81,13 +81,14 @@ FIXTURES = {
     "FLAG-05": noticed("inferred"),
     "FLAG-06": Fixtures(
         positive=(
-            run("vllm", "ngram", depth=200),
-            run("vllm", "ngram", depth=200, fields={"version": "0.32.0"}),
+            run("vllm", "ngram", depth=200, fields=V1),
+            run("vllm", "suffix", depth=200, fields={"version": "0.32.0"}),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=64, num_nodes=64), extras=REJECTION),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=2, num_nodes=20)),
         ),
         negative=(
-            run("vllm", "ngram", depth=128),
+            run("vllm", "ngram", depth=200),
+            run("vllm", "ngram", depth=128, fields=V1),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=2, num_nodes=8)),
             run("trtllm", "eagle3", tree=Tree(depth=4, branching=64, num_nodes=64)),
         ),
@@ -153,12 +154,18 @@ FIXTURES = {
         negative=noticed("unread").negative,
     ),
     "FLAG-15": Fixtures(
-        positive=(ranked("vllm", 3), ranked("sglang", 8)),
+        positive=(
+            ranked("vllm", 3),
+            ranked("sglang", 8),
+            ranked("sglang", 16, data_parallel=2, rest=("--enable-dp-attention",)),
+        ),
         negative=(
             ranked("vllm", 2),
             ranked("sglang", 4),
             ranked("vllm", None),
-            ranked("sglang", 3, extras={"sglang.enable-dp-attention": True}),
+            ranked("sglang", 3, data_parallel=3, rest=("--enable-dp-attention",)),
+            ranked("sglang", 8, rest=("--attn-dp-size", "2")),
+            ranked("sglang", 8, rest=("--attn-cp-size", "4")),
             ranked("llamacpp", 3),
         ),
     ),

@@ -106,11 +106,18 @@ def test_assumptions_are_labelled_and_can_be_set(tmp_path: Path) -> None:
 
 def test_probabilistic_drafts_keep_their_probabilities(tmp_path: Path) -> None:
     drawing = replace(CHAIN, draft_sampling="probabilistic")
-    setup = setup_of(tmp_path, speculation=drawing, drafter=DRAFT, max_num_seqs=64)
-    parts = {item.name: item.num_bytes for item in plan_memory(setup).items}
-    assert parts["draft probabilities"] == 64 * 5 * 128256 * 4
+    for engine, element_bytes in (("vllm", 2), ("sglang", 4)):
+        setup = setup_of(tmp_path, engine, drawing, DRAFT, max_num_seqs=64, memory_fraction=0.8)
+        parts = {item.name: item.num_bytes for item in plan_memory(setup).items}
+        assert parts["draft probabilities"] == 64 * 5 * 128256 * element_bytes
     greedy = plan_memory(setup_of(tmp_path, speculation=CHAIN, drafter=DRAFT, max_num_seqs=64))
     assert "draft probabilities" not in {item.name for item in greedy.items}
+
+
+def test_a_head_is_divided_as_the_target_is_whatever_is_set(tmp_path: Path) -> None:
+    for drafter, method, ranks in ((HEAD, "eagle3", 4), (DRAFT, "draft_model", 1)):
+        said = Speculation(method=method, depth=5, draft_tensor_parallel=1)  # type: ignore[arg-type]
+        assert setup_of(tmp_path, "vllm", said, drafter, tensor_parallel=4).draft_tensor_parallel == ranks
 
 
 def test_tensor_parallelism_divides_weights_and_heads(tmp_path: Path) -> None:

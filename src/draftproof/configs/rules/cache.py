@@ -8,7 +8,7 @@ from draftproof.checkpoints.states import keeps_state
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.engines.llamacpp.words import KEEPS_STATES, WITH_STATES
 from draftproof.configs.rules.case import Case, whole
-from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule
+from draftproof.configs.rules.rule import ANY_VERSION, Hit, Reading, Rule, on_command
 from draftproof.configs.speculation import DRAFTING, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
@@ -95,9 +95,10 @@ def _quantised_cache(case: Case) -> Iterator[Hit]:
         ("draft_kv_dtype", case.speculation.draft_kv_dtype),
     ):
         if dtype and "turboquant" in dtype.lower():
-            yield Hit(
-                detail=f"{name} is {dtype}: with speculation, texts that loop were reported.",
-                evidence=(Evidence(where="command", key="--kv-cache-dtype", found=dtype),),
+            yield on_command(
+                f"{name} is {dtype}: with speculation, texts that loop were reported.",
+                "--kv-cache-dtype",
+                dtype,
             )
 
 
@@ -105,14 +106,13 @@ def _prefixes(case: Case) -> Iterator[Hit]:
     if case.deployment.prefix_caching is False:
         return
     hybrid = case.target_view is not None and _running_state(case.target_view) is not None
-    yield Hit(
-        detail=(
-            "The last block of a cached prefix is computed again under this method: reported hit rates fell from "
-            "92 to "
-            "71 %, and for some from 97 to 40 %."
-            + (" On hybrid targets silent corruption was reported, too." if hybrid else "")
-        ),
-        evidence=(Evidence(where="command", key="prefix caching", found="on (the default)"),),
+    yield on_command(
+        "The last block of a cached prefix is computed again under this method: reported hit rates fell from "
+        "92 to "
+        "71 %, and for some from 97 to 40 %."
+        + (" On hybrid targets silent corruption was reported, too." if hybrid else ""),
+        "prefix caching",
+        "on (the default)",
     )
 
 

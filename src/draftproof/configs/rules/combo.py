@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts.features import Feature, of_feature
 from draftproof.configs.rules.facts.runners import forced
-from draftproof.configs.rules.rule import Hit, Reading, Rule
-from draftproof.core.finding import Evidence, Severity, Source
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
+from draftproof.core.finding import Severity, Source
 
 _SOURCE = Source(name="sources and feature matrices of the engines", read="2026-11")
 
@@ -58,14 +58,13 @@ def _cpu_without_triton(case: Case) -> Iterator[Hit]:
     if seen is None:
         return
     is_certain = any(sign in word for word in words for sign in ("arm64", "aarch64"))
-    yield Hit(
-        detail=(
-            f"vLLM's CPU build {'for Arm, which has no Triton,' if is_certain else 'without Triton'} runs model runner "
-            "V1, whose C++ code spreads temperature, top_p and top_k over the drafted rows into a copy that nobody "
-            "reads: rows are sampled with what memory held, and top_k can end the engine. Requests with temperature 0 "
-            "are not concerned."
-        ),
-        evidence=(Evidence(where="command", key="CPU build", found=seen),),
+    yield on_command(
+        f"vLLM's CPU build {'for Arm, which has no Triton,' if is_certain else 'without Triton'} runs model runner "
+        "V1, whose C++ code spreads temperature, top_p and top_k over the drafted rows into a copy that nobody "
+        "reads: rows are sampled with what memory held, and top_k can end the engine. Requests with temperature 0 "
+        "are not concerned.",
+        "CPU build",
+        seen,
         severity=Severity.ERROR if is_certain else None,
     )
 
@@ -76,9 +75,10 @@ def _together(feature: Feature) -> Callable[[Case], Iterator[Hit]]:
         if found is None:
             return
         for fact in of_feature(feature, case):
-            yield Hit(
-                detail=f"{found[0]} is {found[1]}: {fact.effect}.",
-                evidence=(Evidence(where="command", key=found[0], found=found[1]),),
+            yield on_command(
+                f"{found[0]} is {found[1]}: {fact.effect}.",
+                found[0],
+                found[1],
                 severity=fact.severity,
                 reading=fact.reading,
             )

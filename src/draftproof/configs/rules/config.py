@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from draftproof.configs.engines.llamacpp.names import is_file
+from draftproof.configs.engines.vllm.facts import OWN_RANKS
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.methods import find_method, of_engine
@@ -14,9 +15,10 @@ from draftproof.configs.rules.facts.runners import (
     forced,
     lacking_in_v1,
     lacking_in_v2,
+    runner,
 )
-from draftproof.configs.rules.rule import Hit, Reading, Rule
-from draftproof.configs.speculation import HEADS, Method
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
+from draftproof.configs.speculation import DRAFTING, HEADS, MODELS, Method
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources of the engines", read="2026-11")
@@ -28,22 +30,18 @@ def _no_such_method(case: Case) -> Iterator[Hit]:
         return
     fact = find_method(case.engine, case.method)
     if fact is None and not (case.engine == "trtllm" and case.method == "eagle"):
-        yield Hit(
-            detail=f"{case.title} has no method {case.method}.",
-            evidence=(
-                Evidence(
-                    where="command",
-                    key="method",
-                    found=case.method,
-                    expected=", ".join(sorted({other.method for other in known if other.gone is None})),
-                ),
-            ),
+        yield on_command(
+            f"{case.title} has no method {case.method}.",
+            "method",
+            case.method,
+            ", ".join(sorted({other.method for other in known if other.gone is None})),
             reading=read.BY_ENGINE.get(case.engine),
         )
     elif fact is not None and fact.gone is not None and case.is_within(fact.gone.versions):
-        yield Hit(
-            detail=f"{case.method} was removed from {case.title} ({fact.gone.versions}).",
-            evidence=(Evidence(where="command", key="method", found=case.method),),
+        yield on_command(
+            f"{case.method} was removed from {case.title} ({fact.gone.versions}).",
+            "method",
+            case.method,
             remedy=fact.instead,
             reading=fact.gone,
         )
@@ -82,42 +80,47 @@ _NAMING: Mapping[str, tuple[str, str]] = {
     "fireworks": ("deployment", "draftModel"),
 }
 """How engines name the method and its drafter."""
-_NEEDS_DEPTH: frozenset[Method] = frozenset(
-    {"ngram", "draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash"}
-)
+_OF_THE_CHECKPOINT: frozenset[Method] = frozenset({"mtp", "dspark"})
+"""Methods whose drafter says how many tokens it drafts."""
+_NEEDS_DEPTH = (DRAFTING - {"suffix"}) | {"custom"}
 
 
 def _no_depth(case: Case) -> Iterator[Hit]:
-    if case.speculation.depth is None and not case.speculation.schedule and case.speculation.tree is None:
-        if case.drafter_view is not None and "speculators_config" in case.drafter_view.config:
-            return
-        yield Hit(
-            detail="num_speculative_tokens is not given, and vLLM has no default for this method.",
-            evidence=(
-                Evidence(
-                    where="command",
-                    key="num_speculative_tokens",
-                    found="not given",
-                    expected="a number from 1",
-                ),
-            ),
+    is_bundled = case.method in _OF_THE_CHECKPOINT
+    if case.speculation.depth is None and not (is_bundled and case.has_drafter):
+        why = (
+            "takes it from a drafter that is named alone" if is_bundled else "has no default for this method"
+        )
+        yield on_command(
+            f"num_speculative_tokens is not given, and vLLM {why}.",
+            "num_speculative_tokens",
+            "not given",
+            "a number from 1",
         )
 
 
 def _draft_parallel(case: Case) -> Iterator[Hit]:
     draft, target = case.speculation.draft_tensor_parallel, case.deployment.tensor_parallel or 1
-    if draft is not None and draft not in (1, target):
-        yield Hit(
-            detail=f"The drafter is to run on {draft} ranks; vLLM takes 1 or as many as the target has ({target}).",
-            evidence=(
-                Evidence(
-                    where="command",
-                    key="draft_tensor_parallel_size",
-                    found=str(draft),
-                    expected=f"1 or {target}",
-                ),
-            ),
-        )
+    if draft is None or draft == target:
+        return
+    expected, severity = str(target), Severity.ERROR
+    if draft != 1:
+        expected = f"1 or {target}"
+        why = f"vLLM takes 1 or as many as the target has ({target})"
+    elif case.method in MODELS and runner(case) == "V1":
+        why = f"model runner V1, which this runs on, takes as many as the target has ({target}) alone"
+    elif case.method not in OWN_RANKS:
+        severity = Severity.WARNING
+        why = f"vLLM reads this of draft models and DSpark alone, and divides a head among the target's {target}"
+    else:
+        return
+    yield on_command(
+        f"The drafter is to run on {draft} ranks; {why}.",
+        "draft_tensor_parallel_size",
+        draft,
+        expected,
+        severity=severity,
+    )
 
 
 _SGLANG_SCHEDULED: frozenset[Method] = frozenset({"eagle", "eagle3", "mtp"})
@@ -205,13 +208,11 @@ def _wrong_runner(case: Case) -> Iterator[Hit]:
     said = forced(case)
     lacking = None if said is None else lacking_in_v2(case) if said == "V2" else lacking_in_v1(case)
     if lacking is not None:
-        yield Hit(
-            detail=f"Model runner {said} is forced and does not have {lacking}: vLLM refuses to start.",
-            evidence=(
-                Evidence(
-                    where="command", key=VARIABLE, found="1" if said == "V2" else "0", expected="not set"
-                ),
-            ),
+        yield on_command(
+            f"Model runner {said} is forced and does not have {lacking}: vLLM refuses to start.",
+            VARIABLE,
+            "1" if said == "V2" else "0",
+            "not set",
         )
 
 
@@ -254,17 +255,18 @@ def _rejection_sampling(case: Case) -> Iterator[Hit]:
     if case.engine == "sglang":
         tree = case.speculation.tree
         if case.method not in _SGLANG_SCHEDULED or (tree is not None and (tree.branching or 1) > 1):
-            yield Hit(
-                detail="--speculative-use-rejection-sampling asks for EAGLE, EAGLE3 or NEXTN with topk 1.",
-                evidence=(
-                    Evidence(where="command", key="--speculative-use-rejection-sampling", found=case.method),
-                ),
+            yield on_command(
+                "--speculative-use-rejection-sampling asks for EAGLE, EAGLE3 or NEXTN with topk 1.",
+                "--speculative-use-rejection-sampling",
+                case.method,
                 reading=read.SGLANG,
             )
     if case.engine == "trtllm" and case.method in ("ngram", "suffix", "custom"):
-        yield Hit(
-            detail=f"Rejection sampling is not built for {case.method}.",
-            evidence=(Evidence(where="config", key="use_rejection_sampling", found="true"),),
+        yield on_command(
+            f"Rejection sampling is not built for {case.method}.",
+            "use_rejection_sampling",
+            "true",
+            where="config",
             reading=read.TRTLLM,
         )
 
@@ -322,8 +324,8 @@ RULES = (
         title="The number of draft tokens is missing",
         severity=Severity.ERROR,
         about=(
-            "vLLM takes the number from MTP and DSpark checkpoints and from the speculators format, and asks "
-            "for it elsewhere."
+            "vLLM takes the number from MTP and DSpark checkpoints that are named as model, and from a checkpoint in "
+            "the speculators format that is served itself. Elsewhere it asks for it, beside a schedule, too."
         ),
         remedy="Add num_speculative_tokens; 3 to 5 is a start to measure from.",
         source=read.VLLM_RAN.source,
@@ -335,7 +337,10 @@ RULES = (
         code="CONFIG-04",
         title="Tensor parallelism of the drafter",
         severity=Severity.ERROR,
-        about="vLLM runs a drafter on one rank or on all of the target's.",
+        about=(
+            "vLLM runs a draft model or a DSpark head on one rank or on all of the target's; other heads are divided "
+            "as the target is, whatever is set."
+        ),
         remedy="Set draft_tensor_parallel_size to 1 or to the target's, or leave it out.",
         source=read.VLLM.source,
         judge=_draft_parallel,

@@ -10,7 +10,7 @@ from draftproof.checkpoints.rope import ROPE_KEYS, rope_kind, rope_rules
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.rules.case import CHARS_PER_TOKEN, Case, real, whole
 from draftproof.configs.rules.facts.runners import runner
-from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
 from draftproof.configs.speculation import HEADS, MODELS
 from draftproof.core.finding import Evidence, Severity, Source
 
@@ -115,7 +115,7 @@ def _lost_override(case: Case) -> Iterator[Hit]:
     if isinstance(text, str):
         try:
             overrides = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
     if not isinstance(overrides, Mapping):
         return
@@ -126,12 +126,11 @@ def _lost_override(case: Case) -> Iterator[Hit]:
             effect = "it turns positions as before and is hardly accepted beyond the native length"
         else:
             effect = "beyond the native length the whole batch gets dummy drafts, and none is accepted"
-        yield Hit(
-            detail=(
-                f"--hf-overrides changes {', '.join(keys)} of the target and is not applied to the drafter: {effect}. "
-                "Verifying is paid for all the same."
-            ),
-            evidence=(Evidence(where="command", key="--hf-overrides", found=", ".join(keys)),),
+        yield on_command(
+            f"--hf-overrides changes {', '.join(keys)} of the target and is not applied to the drafter: {effect}. "
+            "Verifying is paid for all the same.",
+            "--hf-overrides",
+            ", ".join(keys),
         )
 
 
@@ -168,16 +167,12 @@ def _draft_limit(case: Case) -> Iterator[Hit]:
     ):
         positions = _positions(case, view)
         if positions is not None and limit > positions:
-            yield Hit(
-                detail=f"max_model_len of the drafter is {limit}, and the {whose} has {positions} positions.",
-                evidence=(
-                    Evidence(
-                        where="speculative config",
-                        key="max_model_len",
-                        found=str(limit),
-                        expected=f"at most {positions}",
-                    ),
-                ),
+            yield on_command(
+                f"max_model_len of the drafter is {limit}, and the {whose} has {positions} positions.",
+                "max_model_len",
+                limit,
+                f"at most {positions}",
+                where="speculative config",
             )
             return
 
@@ -189,18 +184,12 @@ def _windowed_tree(case: Case) -> Iterator[Hit]:
     window, latent = whole(config, "sliding_window"), whole(config, "kv_lora_rank")
     if (window and config.get("use_sliding_window") is not False) or latent:
         kind = "latent attention" if latent else f"a sliding window of {window}"
-        yield Hit(
-            detail=(
-                f"The target has {kind}. TensorRT-LLM's feature page rules dynamic trees out for it; its support "
-                "matrix says that sliding windows work."
-            ),
-            evidence=(
-                Evidence(
-                    where="config.json",
-                    key="kv_lora_rank" if latent else "sliding_window",
-                    found=str(latent or window),
-                ),
-            ),
+        yield on_command(
+            f"The target has {kind}. TensorRT-LLM's feature page rules dynamic trees out for it; its support "
+            "matrix says that sliding windows work.",
+            "kv_lora_rank" if latent else "sliding_window",
+            latent or window,
+            where="config.json",
         )
 
 
@@ -258,16 +247,11 @@ def _beyond_target(case: Case) -> Iterator[Hit]:
         effect = "it starts with a warning"
     else:
         effect = f"{case.title} refuses to start, unless {variable}=1 is set"
-    yield Hit(
-        detail=f"{served} positions are asked for, and the target has {longest}: {effect}.",
-        evidence=(
-            Evidence(
-                where="command",
-                key=_LENGTH_FLAG[case.engine],
-                found=str(served),
-                expected=f"at most {longest}",
-            ),
-        ),
+    yield on_command(
+        f"{served} positions are asked for, and the target has {longest}: {effect}.",
+        _LENGTH_FLAG[case.engine],
+        served,
+        f"at most {longest}",
         severity=Severity.WARNING if is_allowed else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from draftproof.configs.rules.case import Case
-from draftproof.configs.rules.rule import Hit, Rule
+from draftproof.configs.rules.rule import Hit, Rule, on_command
 from draftproof.configs.speculation import DRAFTING, MODELS
 from draftproof.core.breakeven import acceptance_needed
 from draftproof.core.finding import Evidence, Severity, Source
@@ -99,12 +99,11 @@ def _crowd(case: Case) -> Iterator[Hit]:
     requests, speculation = case.deployment.max_num_seqs, case.speculation
     if requests is None or requests < _MANY_REQUESTS or speculation.schedule or speculation.adaptive:
         return
-    yield Hit(
-        detail=(
-            f"Up to {requests} requests run at once, and every round drafts the same number of tokens whatever "
-            "the load."
-        ),
-        evidence=(Evidence(where="command", key="max_num_seqs", found=str(requests)),),
+    yield on_command(
+        f"Up to {requests} requests run at once, and every round drafts the same number of tokens whatever "
+        "the load.",
+        "max_num_seqs",
+        requests,
     )
 
 

@@ -2,47 +2,109 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from itertools import takewhile
 
 from draftproof.configs.rules.case import Case
-from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.rules.facts import readings as read
+from draftproof.configs.rules.facts.runners import runner
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
 from draftproof.configs.speculation import DRAFTING
-from draftproof.core.finding import Evidence, Severity, Source
+from draftproof.core.finding import Severity, Source
 
-_VLLM = Source(name="vLLM 0.33.0 source; issue 48630", read="2026-11")
+_VLLM = Source(name="vLLM 0.32.0 and 0.33.0 source; issue 48630", read="2026-11")
 _SGLANG = Source(name="SGLang 0.5.23 source", read="2026-11")
-_GRAPHS = Source(name="SGLang issue 5274, vLLM issue 43295", read="2026-11")
+_GRAPHS = Source(
+    name="SGLang issue 5274, vLLM issue 43295, vLLM 0.33.0 source: config/vllm.py", read="2026-11"
+)
 _LARGE_BYTES = 1 << 30
 
 
 def _draft_logits(case: Case) -> Iterator[Hit]:
     depth, requests = case.speculation.draft_tokens, case.deployment.max_num_seqs
-    if case.speculation.draft_sampling != "probabilistic" or depth is None or requests is None:
+    if case.speculation.draft_sampling != "probabilistic" or depth is None:
         return
     vocab = case.whole(case.target, "vocab_size", "target")
-    num_bytes = requests * depth * vocab * 4
+    is_narrow = runner(case) == "V2" and case.deployment.dtype not in ("float", "float32")
+    number = requests or _LEAST_REQUESTS
+    num_bytes = number * depth * vocab * (2 if is_narrow else 4)
     if num_bytes >= _LARGE_BYTES:
-        yield Hit(
-            detail=(
-                f"Probabilistic drafts keep logits of {requests} requests × {depth} tokens × {vocab} entries: "
-                f"{num_bytes / 2**30:.1f} GiB in float32."
-            ),
-            evidence=(Evidence(where="command", key="--max-num-seqs", found=str(requests)),),
+        least, kind = "" if requests else "at least ", "16 bits" if is_narrow else "float32"
+        yield on_command(
+            f"Probabilistic drafts keep logits of {least}{number} requests × {depth} tokens × {vocab} entries: "
+            f"{num_bytes / 2**30:.1f} GiB in {kind}.",
+            "--max-num-seqs",
+            requests or "not given",
         )
+
+
+_LEAST_REQUESTS = 256
+"""vLLM's default on devices below 70 GiB, where it is larger."""
 
 
 def _graphs(case: Case) -> Iterator[Hit]:
     graphs, requests = case.deployment.graph_max_batch, case.deployment.max_num_seqs
-    if graphs is not None and requests is not None and graphs < requests:
-        yield Hit(
-            detail=(
-                f"Graphs are captured up to a batch of {graphs}, and up to {requests} requests run: above it "
-                "rounds are slower."
-            ),
-            evidence=(
-                Evidence(where="command", key="graph batch size", found=str(graphs), expected=f"{requests}"),
-            ),
+    if requests is None:
+        return
+    if case.engine == "vllm" and not case.deployment.enforce_eager:
+        yield from _graph_tokens(case, requests)
+    elif graphs is not None and graphs < requests:
+        yield on_command(
+            f"Graphs are captured up to a batch of {graphs}, and up to {requests} requests run: above it "
+            "rounds are slower.",
+            "graph batch size",
+            graphs,
+            f"{requests}",
         )
+
+
+_GRAPH_TOKENS = 512
+"""What vLLM captures at most where nobody says it; 1,024 on Blackwell."""
+
+
+def _graph_tokens(case: Case, requests: int) -> Iterator[Hit]:
+    """vLLM's sizes count tokens: a request verifies one row and its drafts."""
+    depth, said = case.speculation.draft_tokens, _said_graph_tokens(case)
+    if depth is None or case.speculation.schedule or said == 0:
+        return
+    rows = depth + 1
+    largest = min(_GRAPH_TOKENS, 2 * requests * rows) if said is None else said
+    if largest // rows >= requests:
+        return
+    usual = " (the default; 1,024 on Blackwell)" if said is None else ""
+    yield on_command(
+        f"Graphs are captured up to {largest} tokens{usual}, which are {largest // rows} requests of {rows} rows, "
+        f"and up to {requests} requests run: above it rounds are slower.",
+        "--max-cudagraph-capture-size",
+        "not given" if said is None else str(said),
+        requests * rows,
+        severity=Severity.INFO if said is None else None,
+        remedy=f"Set --max-cudagraph-capture-size {requests * rows}, or run fewer requests; graphs take memory.",
+        reading=read.VLLM_BOTH,
+    )
+
+
+def _said_graph_tokens(case: Case) -> int | None:
+    """The largest size that the command names; None where it names none, 0 where it chooses another mode."""
+    sizes: list[object] = [case.extra("max-cudagraph-capture-size")]
+    rest = list(case.deployment.rest)
+    if _SIZES in rest:
+        sizes += takewhile(str.isdecimal, rest[rest.index(_SIZES) + 1 :])
+    for key in ("compilation-config", "cc"):
+        if isinstance(text := case.extra(key), str):
+            try:
+                inner = json.loads(text)
+            except (ValueError, RecursionError):
+                return 0
+            if not isinstance(inner, dict) or "cudagraph_mode" in inner:
+                return 0
+            listed = inner.get("cudagraph_capture_sizes")
+            sizes += [inner.get("max_cudagraph_capture_size"), *(listed if isinstance(listed, list) else ())]
+    return max((int(size) for size in map(str, sizes) if size.isdecimal() and len(size) < 9), default=None)
+
+
+_SIZES = "--cudagraph-capture-sizes"
 
 
 def _token_budget(case: Case) -> Iterator[Hit]:
@@ -51,34 +113,38 @@ def _token_budget(case: Case) -> Iterator[Hit]:
         case.deployment.max_num_seqs,
         case.speculation.draft_tokens,
     )
-    if budget is None or requests is None or depth is None or budget >= requests * (depth + 1):
+    if budget is None or depth is None:
+        return
+    if budget <= depth and case.method not in ("ngram", "suffix"):
+        yield on_command(
+            f"--max-num-batched-tokens {budget} is no more than {depth} draft tokens: vLLM refuses it.",
+            "--max-num-batched-tokens",
+            budget,
+            f"more than {depth}",
+            reading=read.VLLM_BOTH,
+        )
+    if requests is None or budget >= requests * (depth + 1):
         return
     needed = requests * (depth + 1)
     effect = (
         "vLLM refuses this with LoRA" if case.deployment.lora else "a full batch takes two steps to verify"
     )
-    yield Hit(
-        detail=(
-            f"{requests} requests × {depth + 1} rows are {needed} tokens per step, and --max-num-batched-tokens is "
-            f"{budget}: {effect}."
-        ),
-        evidence=(
-            Evidence(
-                where="command",
-                key="--max-num-batched-tokens",
-                found=str(budget),
-                expected=f"at least {needed}",
-            ),
-        ),
+    yield on_command(
+        f"{requests} requests × {depth + 1} rows are {needed} tokens per step, and --max-num-batched-tokens is "
+        f"{budget}: {effect}.",
+        "--max-num-batched-tokens",
+        budget,
+        f"at least {needed}",
         severity=Severity.ERROR if case.deployment.lora else Severity.WARNING,
     )
 
 
 def _capped_requests(case: Case) -> Iterator[Hit]:
     if case.deployment.max_num_seqs is None:
-        yield Hit(
-            detail="--max-running-requests is not given, and SGLang sets it to 48 as soon as speculation is on.",
-            evidence=(Evidence(where="command", key="--max-running-requests", found="not given"),),
+        yield on_command(
+            "--max-running-requests is not given, and SGLang sets it to 48 as soon as speculation is on.",
+            "--max-running-requests",
+            "not given",
         )
 
 
@@ -88,7 +154,7 @@ RULES = (
         title="A large buffer for the drafter's distributions",
         severity=Severity.WARNING,
         about="To verify sampled drafts, their distributions are kept until then, for every request that may run.",
-        remedy="Lower max_num_seqs or the number of draft tokens, or draft greedily.",
+        remedy="Lower --max-num-seqs or the number of draft tokens, or draft greedily.",
         source=_VLLM,
         judge=_draft_logits,
         readings=(Reading("vllm", ">=0.24,<=0.33.0", _VLLM),),

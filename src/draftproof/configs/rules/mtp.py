@@ -12,7 +12,7 @@ from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.engines.vllm.facts import MTP_FAMILIES
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
-from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule
+from draftproof.configs.rules.rule import Hit, MissingError, Reading, Rule, on_command
 from draftproof.configs.speculation import Method
 from draftproof.core.finding import Evidence, Severity, Source
 
@@ -73,19 +73,13 @@ def _none_at_all(case: Case) -> Iterator[Hit]:
         raise MissingError(_no_names(case.target))
     named = case.target.config.get("architectures")
     architecture = named[0] if isinstance(named, list) and named else "this target"
-    yield Hit(
-        detail=(
-            f"The method is MTP, and {architecture} has no MTP layers: the configuration declares none"
-            f"{', and no tensor of them is there' if found.tensors is not None else ''}."
-        ),
-        evidence=(
-            Evidence(
-                where="config.json",
-                key="num_nextn_predict_layers (or its like)",
-                found="not there",
-                expected="a number of layers",
-            ),
-        ),
+    yield on_command(
+        f"The method is MTP, and {architecture} has no MTP layers: the configuration declares none"
+        f"{', and no tensor of them is there' if found.tensors is not None else ''}.",
+        "num_nextn_predict_layers (or its like)",
+        "not there",
+        "a number of layers",
+        where="config.json",
     )
 
 
@@ -192,9 +186,11 @@ def _family(case: Case) -> Iterator[Hit]:
     if case.has_drafter or declared is None or not isinstance(model_type, str):
         return
     if model_type == "deepseek_v41":
-        yield Hit(
-            detail="DeepSeek V4.1 carries DSpark stages under mtp.*, no layers that MTP could run: vLLM refuses it.",
-            evidence=(Evidence(where="config.json", key="model_type", found=model_type),),
+        yield on_command(
+            "DeepSeek V4.1 carries DSpark stages under mtp.*, no layers that MTP could run: vLLM refuses it.",
+            "model_type",
+            model_type,
+            where="config.json",
             severity=Severity.ERROR,
             remedy="Write dspark as the method.",
         )
@@ -203,9 +199,11 @@ def _family(case: Case) -> Iterator[Hit]:
     is_known = model_type in _VLLM_FAMILIES or first in _VLLM_FAMILIES or "exaone4_5" in model_type
     if is_known or declared[0] == "num_mtp_layers":
         return
-    yield Hit(
-        detail=f"{model_type} is not among the families whose MTP layers vLLM is known to run.",
-        evidence=(Evidence(where="config.json", key="model_type", found=model_type),),
+    yield on_command(
+        f"{model_type} is not among the families whose MTP layers vLLM is known to run.",
+        "model_type",
+        model_type,
+        where="config.json",
         severity=Severity.INFO,
     )
 
@@ -217,18 +215,17 @@ def _depth(case: Case) -> Iterator[Hit]:
         return
     key, layers = declared
     divides = depth % layers == 0
-    yield Hit(
-        detail=(
-            f"{depth} draft tokens with {layers} MTP layer{'s' * (layers > 1)}: "
-            + (
-                "the layers run again for the later tokens, which are accepted less often."
-                if divides
-                else f"vLLM refuses a number that {layers} does not divide."
-            )
+    yield on_command(
+        f"{depth} draft tokens with {layers} MTP layer{'s' * (layers > 1)}: "
+        + (
+            "the layers run again for the later tokens, which are accepted less often."
+            if divides
+            else f"vLLM refuses a number that {layers} does not divide."
         ),
-        evidence=(
-            Evidence(where="config.json", key=key, found=str(layers), expected=f"a divisor of {depth}"),
-        ),
+        key,
+        layers,
+        f"a divisor of {depth}",
+        where="config.json",
         severity=Severity.INFO if divides else Severity.ERROR,
     )
 

@@ -12,7 +12,7 @@ from draftproof.configs.rules.facts.parameters import (
     ParameterFact,
     of_parameter,
 )
-from draftproof.configs.rules.rule import Hit, MissingError, Rule
+from draftproof.configs.rules.rule import Hit, MissingError, Rule, on_command
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources and issues of the engines, per parameter", read="2026-11")
@@ -71,11 +71,11 @@ def _lookup_of_two(case: Case) -> Iterator[Hit]:
         or "tools" not in _traffic(case).parameters
     ):
         return
-    yield Hit(
-        detail=f"prompt_lookup_min is {lookup.min_ngram}, and requests call tools: corrupted calls were reported.",
-        evidence=(
-            Evidence(where="command", key="prompt_lookup_min", found=str(lookup.min_ngram), expected="8"),
-        ),
+    yield on_command(
+        f"prompt_lookup_min is {lookup.min_ngram}, and requests call tools: corrupted calls were reported.",
+        "prompt_lookup_min",
+        lookup.min_ngram,
+        "8",
     )
 
 

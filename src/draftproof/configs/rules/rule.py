@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from draftproof.configs.speculation import Method
 from draftproof.core.finding import Evidence, Severity, Source
@@ -41,6 +41,15 @@ class Hit:
     severity: Severity | None = None
     remedy: str | None = None
     reading: Reading | None = None
+
+
+def on_command(
+    detail: str, key: str, found: object, expected: object = None, *, where: str = "command", **more: Any
+) -> Hit:
+    """A hit on one setting of the command, or of the file or the requests that `where` names; `more` as in `Hit`."""
+    wanted = None if expected is None else str(expected)
+    seen = Evidence(where=where, key=key, found=str(found), expected=wanted)
+    return Hit(detail=detail, evidence=(seen,), **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

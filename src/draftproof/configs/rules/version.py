@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts.readings import BY_ENGINE
-from draftproof.configs.rules.rule import Hit, Rule
+from draftproof.configs.rules.rule import Hit, Rule, on_command
 from draftproof.configs.rules.versions import READ
-from draftproof.core.finding import Evidence, Severity, Source
+from draftproof.core.finding import Severity, Source
 
 
 def _unread(case: Case) -> Iterator[Hit]:
@@ -16,16 +16,13 @@ def _unread(case: Case) -> Iterator[Hit]:
     if reading is None or case.version is None or case.deployment.version is None:
         return
     if not case.is_within(reading.versions):
-        yield Hit(
-            detail=(
-                f"{case.engine} {case.deployment.version} was not read; most rules are of {READ[case.engine]} and "
-                "say 'not known' here."
-            ),
-            evidence=(
-                Evidence(
-                    where="engine", key="version", found=case.deployment.version, expected=reading.versions
-                ),
-            ),
+        yield on_command(
+            f"{case.engine} {case.deployment.version} was not read; most rules are of {READ[case.engine]} and "
+            "say 'not known' here.",
+            "version",
+            case.deployment.version,
+            reading.versions,
+            where="engine",
         )
 
 

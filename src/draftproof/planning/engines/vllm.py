@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from draftproof.checkpoints.layers import Compressed, Latent, state_of
 from draftproof.checkpoints.states import RunningState, dtype_bytes
+from draftproof.configs.engines.vllm.facts import OWN_RANKS
 from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
@@ -218,7 +219,7 @@ def _mixed_groups(
 def _buffers(setup: Setup) -> tuple[Item, ...]:
     return (
         passes.activations(setup),
-        *passes.drawing(setup, _CHUNK_BYTES),
+        *passes.drawing(setup, _CHUNK_BYTES, setup.activation_bytes),
         passes.graphs(setup),
         passes.runtime(setup),
     )
@@ -267,6 +268,7 @@ rules = EngineMemory(
     max_batched_tokens=lambda memory: next(tokens for least, _, tokens in _BY_MEMORY if memory >= least),
     fraction=0.92,
     fraction_covers="all",
+    own_ranks=OWN_RANKS,
     lookahead=_lookahead,
     pool=_pool,
     buffers=_buffers,

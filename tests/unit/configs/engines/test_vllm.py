@@ -12,6 +12,7 @@ from draftproof.configs.engines.base import NoteKind
 from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import BatchRange, Deployment, ModelRef, Speculation
 from draftproof.core.errors import DraftproofError
+from support.judges import VLLM_REFUSES
 
 VLLM = dialect("vllm")
 DRAFT_MODEL = r"""vllm serve Qwen/Qwen3-4B-Thinking-2507 \
@@ -195,7 +196,6 @@ def test_a_schedule_covers_every_batch_size() -> None:
         ("   ", "nothing"),
         ("ls -l", "vllm serve"),
         ('{"method": "ngram", "num_speculative_tokens": 0}', "at least 1"),
-        ('{"method": "ngram", "num_speculative_tokens": 129}', "128"),
         ('{"method": "ngram", "num_spec_tokens": 1}', "num_speculative_tokens"),
         ('{"method": "eagle4", "model": "x"}', "eagle"),
         ('{"num_speculative_tokens": 3}', "method"),
@@ -249,6 +249,44 @@ def test_rejection_rules_that_change_the_text_come_back_to_vllm_only() -> None:
     assert VLLM.parse(VLLM.render(parsed).artifacts[0].text).deployment == parsed
     other = dialect("draftproof").render(parsed)
     assert {note.setting: note.kind for note in other.notes}["speculation.verification"] is NoteKind.DROPPED
+
+
+SINCE_033 = {
+    "method": "draft_model", "model": "small", "use_heterogeneous_vocab": True, "use_local_argmax_reduction": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("keys", [*VLLM_REFUSES, SINCE_033], ids=str)
+def test_keys_that_vllm_refuses_together_are_told(keys: dict[str, Any]) -> None:
+    text = config(**{"method": "ngram", "num_speculative_tokens": 3} | keys)
+    refused = [setting for effect, setting, _ in effects(text) if effect == "refused"]
+    assert len(refused) == 1
+    assert refused[0] in keys
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rejection_sample_method": "fly", "fly_window_size": 2},
+        {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 4},
+        {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.5, 0.5, 0.0]},
+        {"method": "mtp", "index_share_for_mtp_iteration": True, "draft_lm_head_quantization": "fp8"},
+        {"method": "dspark", "dspark_draft_topk": 8, "use_local_argmax_reduction": True,
+         "enable_adaptive_verification": True},
+        {"method": "dflash", "model": "d", "xpress_topc": 8},
+        {"num_speculative_tokens": 200},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_keys_that_it_takes_together_are_not(keys: dict[str, Any]) -> None:
+    assert effects(config(**{"method": "ngram", "num_speculative_tokens": 3} | keys)) == []
+
+
+def test_only_model_runner_v1_bounds_the_draft() -> None:
+    for method, is_bounded in (("ngram", False), ("suffix", True)):
+        speculation = Speculation(method=method, depth=200)  # type: ignore[arg-type]
+        rendered = VLLM.render(Deployment(engine="elsewhere", speculation=speculation))
+        assert (rendered.artifacts == ()) == is_bounded
 
 
 def test_what_vllm_needs_and_nobody_says_is_impossible() -> None:

@@ -41,6 +41,7 @@ def read_config(members: Mapping[str, Node], found: Gathering, whole: Node) -> N
     method = _method(given, nodes, found, whole)
     _set_method(method, given, found)
     _check(method, given, nodes, whole)
+    _remark_refusals(method, given, found)
     for name, value in given.items():
         path = KEYS[name].path
         if path is None:
@@ -149,8 +150,8 @@ def _by_path(method: str, said: str | None, model: str, found: Gathering) -> str
         found.remark(
             "inferred",
             "method",
-            "draft_model, unless the model_type in the drafter's config.json, not read here, is one of MTP: an EAGLE "
-            "head whose path does not say so is taken for a draft model",
+            "draft_model, unless the model_type in the drafter's config.json, not read here, is one of MTP or its "
+            "architecture one of DSpark: an EAGLE head whose path does not say so is taken for a draft model",
             found=model,
             today="draft_model",
         )
@@ -188,11 +189,6 @@ def _check(method: str, given: dict[str, Any], nodes: Mapping[str, Node], whole:
             f"prompt_lookup_min: at most prompt_lookup_max, {most}",
             "vLLM refuses it: raise one or lower the other.",
         )
-    depth = given.get("num_speculative_tokens")
-    if depth is not None and depth > facts.MAX_DEPTH:
-        raise nodes["num_speculative_tokens"].refused(
-            f"num_speculative_tokens: at most {facts.MAX_DEPTH}, the cap of its sampler", "Lower it."
-        )
     if method not in ("draft_model",) and given.get("use_heterogeneous_vocab"):
         raise nodes["use_heterogeneous_vocab"].refused(
             "use_heterogeneous_vocab only with method draft_model", "Leave it out."
@@ -206,6 +202,52 @@ def _check(method: str, given: dict[str, Any], nodes: Mapping[str, Node], whole:
     name = "num_speculative_tokens_per_batch_size"
     if name in given:
         given[name] = _schedule(nodes[name])
+
+
+def _remark_refusals(method: str, given: Mapping[str, Any], found: Gathering) -> None:
+    """Values that vLLM takes one by one and refuses together (`__post_init__`, `_verify_args`)."""
+    depth, rule = given.get("num_speculative_tokens"), given.get("rejection_sample_method")
+    lossy = found.settings.get(f"{_PREFIX}extras.vllm.rejection_sample_method", rule)
+    window, rates = given.get("fly_window_size"), given.get("synthetic_acceptance_rates")
+    length = given.get("synthetic_acceptance_length")
+    is_synthetic = lossy == "synthetic"
+    is_argmax = given.get("use_local_argmax_reduction")
+    has_drafter = method not in (*facts.WITHOUT_DRAFTER, "custom_class")
+    for key, is_refused, reason in (
+        ("num_speculative_tokens", lossy == "fly" and (depth or 2) < 2, "FLy needs at least 2 draft tokens"),
+        ("fly_window_size", lossy == "fly" and (window or 0) >= (depth or 1 << 30),
+         "FLy's window must be smaller than num_speculative_tokens"),
+        ("rejection_sample_method", is_synthetic and (rates is None) == (length is None),
+         "synthetic needs one of synthetic_acceptance_rates and synthetic_acceptance_length"),
+        ("synthetic_acceptance_rates", rates is not None and not is_synthetic,
+         "only with rejection_sample_method synthetic"),
+        ("synthetic_acceptance_length", length is not None and not is_synthetic,
+         "only with rejection_sample_method synthetic"),
+        ("synthetic_acceptance_rates", is_synthetic and _are_no_rates(rates, depth),
+         "one rate per draft token, none above the one before"),
+        ("synthetic_acceptance_length", is_synthetic and (length or 0) > (depth or 1 << 30) + 1,
+         "at most num_speculative_tokens and one more"),
+        ("dspark_draft_topk", has_drafter and method != "dspark", "only with method dspark"),
+        ("xpress_topc", has_drafter and method != "dflash", "only with XPress drafters of method dflash"),
+        ("index_share_for_mtp_iteration", method != "mtp", "only with method mtp"),
+        ("draft_lm_head_quantization", method not in ("eagle", "eagle3", "mtp"), "only with eagle, eagle3 and mtp"),
+        ("use_local_argmax_reduction", is_argmax and given.get("draft_sample_method") == "probabilistic",
+         "not with drafts that are drawn, which need all logits"),
+        ("use_local_argmax_reduction", is_argmax and given.get("use_heterogeneous_vocab"),
+         "not with use_heterogeneous_vocab, which needs all logits"),
+        ("use_local_argmax_reduction",
+         is_argmax and given.get("enable_adaptive_verification") and method != "dspark",
+         "not with enable_adaptive_verification, which needs all logits"),
+    ):  # fmt: skip
+        if is_refused and key in given:
+            value = lossy if key == "rejection_sample_method" else given[key]
+            found.remark("refused", key, reason, found=str(value))
+
+
+def _are_no_rates(rates: tuple[float, ...] | None, depth: int | None) -> bool:
+    if rates is None:
+        return False
+    return (depth is not None and len(rates) != depth) or any(b > a for a, b in pairwise(rates))
 
 
 def _schedule(node: Node) -> tuple[BatchRange, ...]:

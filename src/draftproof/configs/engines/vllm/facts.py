@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from draftproof.configs.engines.account import unchanged
 from draftproof.configs.reading.node import Node
-from draftproof.configs.speculation import Value
+from draftproof.configs.speculation import MODELS, Method, Value
 from draftproof.core.finding import Source
 
 READ_VERSION = "0.33.0"
@@ -19,7 +19,11 @@ SOURCE = Source(name="vLLM 0.33.0 source, vllm/config/speculative.py", read="202
 HISTORY = Source(name="vLLM releases 0.16 to 0.33", read="2026-11")
 
 MAX_DEPTH = 128
-"""The hard cap of its sampler."""
+"""What the sampler of model runner V1 takes at most; V2 has no such bound."""
+ONLY_V1: frozenset[Method] = frozenset({"suffix", "custom", "pard", "p_eagle", "medusa", "mlp_speculator"})
+"""Methods that model runner V2 does not have."""
+OWN_RANKS: frozenset[Method] = MODELS | {"dspark"}
+"""Methods whose drafter `draft_tensor_parallel_size` acts on; other heads are divided as the target is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,11 @@ KEEPS_ITS_NAME = frozenset(("eagle", "eagle3", "dflash", "dspark"))
 """Methods that the path of the drafter does not change when they are named."""
 PATH_WORDS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
 """In this order a part of the drafter's path, in lower case, decides the method."""
+ARCHITECTURES: Mapping[str, str] = {
+    "MuseGlimmerAssistantModel": "dflash", "Qwen3DSparkModel": "dspark", "Qwen3OmniDSparkModel": "dspark",
+    "MuseSparkDSparkModel": "dspark", "Gemma4DSparkModel": "dspark",
+}  # fmt: skip
+"""Architectures of drafters that decide it where no such part does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +218,8 @@ KEY_HISTORY: Mapping[str, Presence] = {
     "fly_entropy_threshold": Presence("0.33", "0.32"),
     "fly_entropy_top_k": Presence("0.33", "0.32"),
     "xpress_topc": Presence("0.33", "0.32"),
+    "draft_lm_head_quantization": Presence("0.33", "0.32"),
+    "disable_lookahead_block_hashes": Presence("0.33", "0.32"),
 }
 METHOD_HISTORY: Mapping[str, Presence] = {
     "medusa": Presence(present_until="0.32.0", absent_from="0.33.0"),

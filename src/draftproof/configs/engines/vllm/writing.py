@@ -156,9 +156,11 @@ class VllmWriter(Writer):
     def _depth(self) -> None:
         depth = self._said("depth")
         schedule = self._said("schedule") or ()
-        if depth is not None and depth > facts.MAX_DEPTH:
+        if depth is not None and depth > facts.MAX_DEPTH and self._runs_on_v1():
             self.account.impossible(
-                "speculation.depth", f"vLLM's sampler takes at most {facts.MAX_DEPTH}", facts.SOURCE
+                "speculation.depth",
+                f"model runner V1, which has {self.method}, takes at most {facts.MAX_DEPTH}",
+                facts.SOURCE,
             )
         elif depth is not None and depth < 1:
             self.account.impossible(
@@ -169,6 +171,10 @@ class VllmWriter(Writer):
         elif not self.own:
             self._derived_depth(schedule)
 
+    def _runs_on_v1(self) -> bool:
+        """Whether model runner V2 does not have what is written."""
+        return self.method in facts.ONLY_V1 or bool(self._said("different_vocabulary"))
+
     def _derived_depth(self, schedule: tuple[BatchRange, ...]) -> None:
         """K where another engine's configuration says it in another way."""
         levels = self._said("tree.depth")
@@ -178,7 +184,7 @@ class VllmWriter(Writer):
             if levels is not None
             else (largest, "vLLM needs it: the largest K of the schedule")
         )
-        if depth and depth <= facts.MAX_DEPTH:
+        if depth and not (depth > facts.MAX_DEPTH and self._runs_on_v1()):
             self._put("depth", "num_speculative_tokens", depth, reason, exact=False)
 
     def _schedule(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from draftproof.checkpoints.heads import KIND_NAMES, Kind
+from draftproof.configs.engines.vllm.facts import ARCHITECTURES, PATH_WORDS
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.eagle.shared import EAGLE, SHAPES, kind_of
 from draftproof.configs.rules.rule import Hit, Reading, Rule
@@ -160,18 +161,18 @@ _VLLM = Reading(
     ">=0.32,<=0.33.0",
     Source(name="vLLM 0.33.0 source; tried with a CPU build of 0.32.0", read="2026-11"),
 )
-_PATH_WORDS: tuple[tuple[str, Method], ...] = (
-    ("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"),
-)  # fmt: skip
-"""In the order in which vLLM looks for them in the path."""
 
 
 def _guess(case: Case) -> Iterator[Hit]:
     drafter = case.speculation.drafter
     if drafter is None or not case.is_inferred("speculation.method"):
         return
-    guessed = next((method for word, method in _PATH_WORDS if word in drafter.name.lower()), "draft_model")
-    kind = kind_of(case)
+    kind, named = kind_of(case), case.drafter.config.get("architectures")
+    known = (
+        [ARCHITECTURES[name] for name in named if name in ARCHITECTURES] if isinstance(named, list) else []
+    )
+    words = [method for word, method in PATH_WORDS if word in drafter.name.lower()]
+    guessed = next(iter([*words, *known]), "draft_model")
     right = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}.get(
         kind, "draft_model"
     )
@@ -258,8 +259,8 @@ RULES = (
         title="Without a method, vLLM guesses one from the path",
         severity=Severity.ERROR,
         about=(
-            "Without method, vLLM looks for words in the drafter's path. A head whose path lacks them is loaded as "
-            "a model of its own and fails on the first request."
+            "Without method, vLLM looks for words in the drafter's path, and knows some architectures of DSpark. "
+            "Another head is loaded as a model of its own and fails on the first request."
         ),
         remedy="Name the method.",
         source=_VLLM.source,

@@ -18,7 +18,7 @@ from draftproof.configs.rules.facts.heads import (
     head_reading,
 )
 from draftproof.configs.rules.facts.runners import runner
-from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
 from draftproof.core.finding import Evidence, Severity, Source
 
 _LAYERS = Source(name="SGLang pull request 32334, vLLM pull request 43671", read="2026-11")
@@ -58,12 +58,12 @@ def _layers_unsaid(case: Case) -> Iterator[Hit]:
             f"by default what comes out of the first {_words(passed)} layers is taken (TensorRT-LLM numbers them "
             f"{_words(layer - 1 for layer in passed)})"
         )
-    yield Hit(
-        detail=(
-            f"The head does not say which of the target's layers it reads; {taken}, which need not be those of the "
-            "training."
-        ),
-        evidence=(Evidence(where="config.json", key=TOP, found="not there"),),
+    yield on_command(
+        f"The head does not say which of the target's layers it reads; {taken}, which need not be those of the "
+        "training.",
+        TOP,
+        "not there",
+        where="config.json",
     )
 
 
@@ -147,9 +147,12 @@ def _norms(case: Case) -> Iterator[Hit]:
     )
     bias = fc.name.removesuffix("weight") + "bias"
     if bias in tensors and config.get("bias") is False:
-        yield Hit(
-            detail=f"The configuration says that fc has no bias, and the head holds {bias}.",
-            evidence=(Evidence(where="config.json", key="bias", found="false", expected="true"),),
+        yield on_command(
+            f"The configuration says that fc has no bias, and the head holds {bias}.",
+            "bias",
+            "false",
+            "true",
+            where="config.json",
             severity=Severity.WARNING,
         )
 

@@ -11,7 +11,7 @@ from draftproof.checkpoints.heads import has_embedding
 from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.eagle.shared import EAGLE, EAGLE3, SHAPES, fc_of, kind_of
 from draftproof.configs.rules.facts import readings as read
-from draftproof.configs.rules.rule import Hit, MissingError, Rule
+from draftproof.configs.rules.rule import Hit, MissingError, Rule, on_command
 from draftproof.core.finding import Evidence, Severity, Source
 
 _MAPPING = Source(name="vLLM 0.33.0 source; verl-SpeCo pull request 66, SpecForge 76 and 478", read="2026-11")
@@ -195,16 +195,13 @@ def _layers_fit(case: Case) -> Iterator[Hit]:
     num_layers = case.whole(case.target, "num_hidden_layers", "target")
     outside = [layer for layer in layers if not -1 <= layer <= num_layers]
     if outside or len(set(layers)) != len(layers):
-        yield Hit(
-            detail=(
-                f"The head reads layers {', '.join(map(str, layers))} of the target, which has {num_layers} layers"
-                f"{'' if outside else ', and names one twice'}."
-            ),
-            evidence=(
-                Evidence(
-                    where="config.json", key=key, found=str(list(layers)), expected=f"0 to {num_layers}"
-                ),
-            ),
+        yield on_command(
+            f"The head reads layers {', '.join(map(str, layers))} of the target, which has {num_layers} layers"
+            f"{'' if outside else ', and names one twice'}.",
+            key,
+            list(layers),
+            f"0 to {num_layers}",
+            where="config.json",
         )
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.engines.vllm.facts import ONLY_V1
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Reading
-from draftproof.configs.speculation import Method
 from draftproof.core.finding import Source
 
 Runner = Literal["V1", "V2"]
@@ -19,7 +19,6 @@ VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 READING = Reading(
     "vllm", ">=0.32,<=0.33.0", Source(name="vLLM 0.32.0 and 0.33.0 source: config/vllm.py", read="2026-11")
 )
-_V1_ALONE: frozenset[Method] = frozenset({"suffix", "custom", "pard", "p_eagle", "medusa", "mlp_speculator"})
 
 
 def forced(case: Case) -> Runner | None:
@@ -30,7 +29,7 @@ def forced(case: Case) -> Runner | None:
 
 def lacking_in_v2(case: Case) -> str | None:
     """In words, what of this deployment runner V2 does not have."""
-    if case.method in _V1_ALONE and case.extra("method") != "extract_hidden_states":
+    if case.method in ONLY_V1 and case.extra("method") != "extract_hidden_states":
         return f"method {case.method}"
     if case.speculation.different_vocabulary:
         return "use_heterogeneous_vocab"
@@ -58,6 +57,8 @@ def lacking_in_v1(case: Case) -> str | None:
         return "draft_lm_head_quantization"
     if not _architectures(case.target_view).isdisjoint(STEP5):
         return "Step 5"
+    if "ParseAuxMTPModel" in _architectures(case.drafter_view):
+        return "Parse 3.5's MTP layers"
     return _lacking_for_dflash(case) if case.method == "dflash" else None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from draftproof.checkpoints.heads import find_mtp
+from draftproof.configs.engines.vllm.facts import MAX_DEPTH
 from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.runners import VARIABLE, forced, lacking_in_v2, runner
-from draftproof.configs.rules.rule import Hit, Reading, Rule
+from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
 from draftproof.core.finding import Evidence, Severity, Source
 
 _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
@@ -16,14 +17,12 @@ _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
 
 def _bounds(case: Case) -> Iterator[Hit]:
     depth = case.speculation.draft_tokens
-    if case.engine == "vllm" and depth is not None and depth > 128:
-        yield Hit(
-            detail=f"{depth} draft tokens; the sampler's kernel takes at most 128.",
-            evidence=(
-                Evidence(
-                    where="command", key="num_speculative_tokens", found=str(depth), expected="at most 128"
-                ),
-            ),
+    if case.engine == "vllm" and depth is not None and depth > MAX_DEPTH and runner(case) == "V1":
+        yield on_command(
+            f"{depth} draft tokens; the sampler of model runner V1 takes at most {MAX_DEPTH}.",
+            "num_speculative_tokens",
+            depth,
+            f"at most {MAX_DEPTH}",
             reading=read.VLLM_BOTH,
         )
     tree = case.speculation.tree
@@ -35,37 +34,25 @@ def _trtllm_tree(case: Case) -> Iterator[Hit]:
     tree = case.speculation.tree
     assert tree is not None
     if tree.branching is not None and tree.branching > 32 and case.asks_rejection_sampling:
-        yield Hit(
-            detail=(
-                f"Rejection sampling in a dynamic tree takes at most 32 branches, and {tree.branching} are asked "
-                "for."
-            ),
-            evidence=(
-                Evidence(
-                    where="config",
-                    key="dynamic_tree_max_topK",
-                    found=str(tree.branching),
-                    expected="at most 32",
-                ),
-            ),
+        yield on_command(
+            f"Rejection sampling in a dynamic tree takes at most 32 branches, and {tree.branching} are asked "
+            "for.",
+            "dynamic_tree_max_topK",
+            tree.branching,
+            "at most 32",
+            where="config",
             reading=read.TRTLLM,
         )
     if tree.depth is None or tree.num_nodes is None or tree.branching is None:
         return
     if not tree.depth <= tree.num_nodes <= tree.depth * tree.branching:
-        yield Hit(
-            detail=(
-                f"max_total_draft_tokens is {tree.num_nodes}, outside of {tree.depth} to "
-                f"{tree.depth * tree.branching}."
-            ),
-            evidence=(
-                Evidence(
-                    where="config",
-                    key="max_total_draft_tokens",
-                    found=str(tree.num_nodes),
-                    expected=f"{tree.depth} to {tree.depth * tree.branching}",
-                ),
-            ),
+        yield on_command(
+            f"max_total_draft_tokens is {tree.num_nodes}, outside of {tree.depth} to "
+            f"{tree.depth * tree.branching}.",
+            "max_total_draft_tokens",
+            tree.num_nodes,
+            f"{tree.depth} to {tree.depth * tree.branching}",
+            where="config",
             reading=read.TRTLLM,
         )
 
@@ -74,17 +61,13 @@ def _tree_under_overlap(case: Case) -> Iterator[Hit]:
     tree = case.speculation.tree
     if tree is None or tree.branching is None or tree.branching < 2 or case.is_on("disable_overlap_schedule"):
         return
-    yield Hit(
-        detail=(
-            f"topk is {tree.branching} under the overlap scheduler. The documentation says that overlap needs topk "
-            "1 and ends in an error otherwise; the source of this version has no such check and contains code for "
-            "trees."
-        ),
-        evidence=(
-            Evidence(
-                where="command", key="--speculative-eagle-topk", found=str(tree.branching), expected="1"
-            ),
-        ),
+    yield on_command(
+        f"topk is {tree.branching} under the overlap scheduler. The documentation says that overlap needs topk "
+        "1 and ends in an error otherwise; the source of this version has no such check and contains code for "
+        "trees.",
+        "--speculative-eagle-topk",
+        tree.branching,
+        "1",
     )
 
 
@@ -93,12 +76,11 @@ def _silent_block(case: Case) -> Iterator[Hit]:
         return
     why = f"{VARIABLE}=0" if forced(case) == "V1" else lacking_in_v2(case)
     if why is not None:
-        yield Hit(
-            detail=(
-                f"Block verification needs model runner V2, and {why} runs V1, which verifies by the standard "
-                "rule in silence."
-            ),
-            evidence=(Evidence(where="command", key="rejection_sample_method", found="block"),),
+        yield on_command(
+            f"Block verification needs model runner V2, and {why} runs V1, which verifies by the standard "
+            "rule in silence.",
+            "rejection_sample_method",
+            "block",
         )
 
 
@@ -130,15 +112,10 @@ def _idle_schedule(case: Case) -> Iterator[Hit]:
          else "it takes full CUDA graphs away (piecewise ones are left), which costs time at small batches"),
     ):  # fmt: skip
         if runner(case) == on and effect and case.is_within(versions):
-            yield Hit(
-                detail=f"The schedule on model runner {on}, with {case.method}: {effect}.",
-                evidence=(
-                    Evidence(
-                        where="command",
-                        key="num_speculative_tokens_per_batch_size",
-                        found=f"{len(schedule)} ranges, on model runner {on}",
-                    ),
-                ),
+            yield on_command(
+                f"The schedule on model runner {on}, with {case.method}: {effect}.",
+                "num_speculative_tokens_per_batch_size",
+                f"{len(schedule)} ranges, on model runner {on}",
                 severity=severity,
                 remedy=_OFF_V1 if on == "V1" else None,
                 reading=Reading("vllm", versions, source),
@@ -160,9 +137,10 @@ def _has_several_modules(case: Case) -> bool:
 
 def _lossy(case: Case) -> Iterator[Hit]:
     if case.speculation.verification == "lossy":
-        yield Hit(
-            detail="The verification accepts tokens that the target would not have produced.",
-            evidence=(Evidence(where="command", key="verification", found=_lossy_setting(case)),),
+        yield on_command(
+            "The verification accepts tokens that the target would not have produced.",
+            "verification",
+            _lossy_setting(case),
         )
 
 
@@ -180,12 +158,12 @@ def _lossy_setting(case: Case) -> str:
 def _gate(case: Case) -> Iterator[Hit]:
     threshold = case.extra("acceptance_rate_threshold")
     if threshold is not None:
-        yield Hit(
-            detail=(
-                f"Below an acceptance of {threshold}, speculation is switched off for good, not until acceptance "
-                "recovers."
-            ),
-            evidence=(Evidence(where="config", key="acceptance_rate_threshold", found=str(threshold)),),
+        yield on_command(
+            f"Below an acceptance of {threshold}, speculation is switched off for good, not until acceptance "
+            "recovers.",
+            "acceptance_rate_threshold",
+            threshold,
+            where="config",
         )
 
 
@@ -214,20 +192,18 @@ _HEADS = Source(
 
 def _undivided_heads(case: Case) -> Iterator[Hit]:
     ranks = case.deployment.tensor_parallel or 1
-    if ranks < 2 or case.is_on("enable_dp_attention"):
+    if case.engine == "sglang":  # attention has ranks of its own
+        whole_copies = (case.deployment.data_parallel or 1) if case.is_on("enable_dp_attention") else 1
+        ranks //= max(whole_copies, case.size("attn_dp_size")) * max(1, case.size("attn_cp_size"))
+    if ranks < 2:
         return
     num_heads = whole(case.target.language_config, "num_attention_heads")
     if num_heads and num_heads % ranks:
-        yield Hit(
-            detail=f"The target has {num_heads} attention heads, which {ranks} ranks cannot share evenly.",
-            evidence=(
-                Evidence(
-                    where="command",
-                    key="tensor_parallel_size",
-                    found=str(ranks),
-                    expected=f"a divisor of {num_heads}",
-                ),
-            ),
+        yield on_command(
+            f"The target has {num_heads} attention heads, which {ranks} ranks cannot share evenly.",
+            "tensor_parallel_size",
+            ranks,
+            f"a divisor of {num_heads}",
         )
 
 
