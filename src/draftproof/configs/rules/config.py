@@ -82,7 +82,7 @@ _NAMING: Mapping[str, tuple[str, str]] = {
 """How engines name the method and its drafter."""
 _OF_THE_CHECKPOINT: frozenset[Method] = frozenset({"mtp", "dspark"})
 """Methods whose drafter says how many tokens it drafts."""
-_NEEDS_DEPTH = (DRAFTING - {"suffix"}) | {"custom"}
+_NEEDS_DEPTH: frozenset[Method] = DRAFTING - {"suffix"} | {"custom"}
 
 
 def _no_depth(case: Case) -> Iterator[Hit]:

@@ -90,7 +90,7 @@ def _said_graph_tokens(case: Case) -> int | None:
     sizes: list[object] = [case.extra("max-cudagraph-capture-size")]
     rest = list(case.deployment.rest)
     if _SIZES in rest:
-        sizes += takewhile(str.isdecimal, rest[rest.index(_SIZES) + 1 :])
+        sizes += list(takewhile(str.isdecimal, rest[rest.index(_SIZES) + 1 :]))
     for key in ("compilation-config", "cc"):
         if isinstance(text := case.extra(key), str):
             try:
