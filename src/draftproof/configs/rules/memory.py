@@ -90,7 +90,8 @@ def _said_graph_tokens(case: Case) -> int | None:
     sizes: list[object] = [case.extra("max-cudagraph-capture-size")]
     rest = list(case.deployment.rest)
     if _SIZES in rest:
-        sizes += list(takewhile(str.isdecimal, rest[rest.index(_SIZES) + 1 :]))
+        listed_words = rest[rest.index(_SIZES) + 1 :]
+        sizes.extend(takewhile(str.isdecimal, listed_words))
     for key in ("compilation-config", "cc"):
         if isinstance(text := case.extra(key), str):
             try:
