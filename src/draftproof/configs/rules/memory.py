@@ -87,11 +87,10 @@ def _graph_tokens(case: Case, requests: int) -> Iterator[Hit]:
 
 def _said_graph_tokens(case: Case) -> int | None:
     """The largest size that the command names; None where it names none, 0 where it chooses another mode."""
-    sizes: list[object] = [case.extra("max-cudagraph-capture-size")]
+    sizes = [str(case.extra("max-cudagraph-capture-size"))]
     rest = list(case.deployment.rest)
     if _SIZES in rest:
-        listed_words = rest[rest.index(_SIZES) + 1 :]
-        sizes.extend(takewhile(str.isdecimal, listed_words))
+        sizes += takewhile(str.isdecimal, rest[rest.index(_SIZES) + 1 :])
     for key in ("compilation-config", "cc"):
         if isinstance(text := case.extra(key), str):
             try:
@@ -101,8 +100,9 @@ def _said_graph_tokens(case: Case) -> int | None:
             if not isinstance(inner, dict) or "cudagraph_mode" in inner:
                 return 0
             listed = inner.get("cudagraph_capture_sizes")
-            sizes += [inner.get("max_cudagraph_capture_size"), *(listed if isinstance(listed, list) else ())]
-    return max((int(size) for size in map(str, sizes) if size.isdecimal() and len(size) < 9), default=None)
+            sizes.append(str(inner.get("max_cudagraph_capture_size")))
+            sizes += map(str, listed if isinstance(listed, list) else ())
+    return max((int(size) for size in sizes if size.isdecimal() and len(size) < 9), default=None)
 
 
 _SIZES = "--cudagraph-capture-sizes"
