@@ -13,7 +13,9 @@ from functools import cache
 from draftproof.checkpoints.geometry import Geometry, geometry
 from draftproof.checkpoints.parts import holds_embedding, weight_parts
 from draftproof.checkpoints.view import CheckpointView
+from draftproof.configs.engines.account import build, said
 from draftproof.configs.own import own_key, variable
+from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.core.footprint import BYTES_PER_WEIGHT
@@ -54,7 +56,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
     rules = memory_rules(deployment.engine)
     _require_sizes(deployment)
     shape = geometry(target)
-    speculation = _leading(deployment.speculation)
+    speculation = _leading(_acting(deployment))
     float_bytes, activation = _float_types(rules, deployment.dtype)
     kv_bytes = _cache_type("kv_dtype", deployment.kv_dtype, activation if rules.name != "llamacpp" else 2)
     draft_kv = wish.draft_kv_dtype or speculation.draft_kv_dtype
@@ -162,6 +164,23 @@ def _without_graphs(allowances: Allowances) -> Allowances:
     return Allowances(runtime=allowances.runtime, graphs=graphs, activations=allowances.activations)
 
 
+_SIZES = frozenset(
+    ("speculation.depth", *(f"speculation.tree.{name}" for name in ("branching", "num_nodes")))
+)
+
+
+def _acting(deployment: Deployment) -> Speculation:
+    """With what the engine drafts where nobody says it, as far as the text tells it."""
+    if deployment.engine not in DIALECTS:
+        return deployment.speculation
+    usual = {
+        item.setting: item.value
+        for item in dialect(deployment.engine).defaults(deployment)
+        if item.setting in _SIZES and item.value is not None
+    }
+    return build(deployment.engine, usual | said(deployment)).speculation
+
+
 def _leading(speculation: Speculation) -> Speculation:
     """Of methods that take turns the one with weights: look-up holds nothing worth planning."""
     if not speculation.parts:
@@ -211,6 +230,9 @@ def _weight_bits(speculation: Speculation) -> float | None:
 def _levels(speculation: Speculation, shape: Geometry) -> int:
     if speculation.levels is not None:
         return speculation.levels
+    tree = speculation.tree
+    if tree is not None and tree.num_nodes is not None:  # a trie is as deep as it is not wide
+        return max(1, (tree.num_nodes + 1) // (tree.branching or 1))
     if speculation.method == "mtp" and shape.mtp_layers:
         return len(shape.mtp_layers)
     raise DraftproofError(

@@ -83,6 +83,9 @@ FIXTURES = {
             run("vllm", "eagle3", lora=True),
             run("trtllm", "mtp", lora=True),
             run("sglang", "draft_model", rest=("--lora-paths", "a=b")),
+            run("sglang", "custom", lora=True),
+            run("sglang", "mtp", lora=True, drafter_files=ASSISTANT),
+            run("sglang", "eagle3", lora=True, rest=("--speculative-adaptive",)),
         ),
         negative=(
             run("sglang", "eagle3", lora=True),

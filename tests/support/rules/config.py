@@ -53,6 +53,25 @@ V2_DRAFTERS = (
 """What only model runner V2 drafts with."""
 REJECTION = MappingProxyType({"sglang.use-rejection-sampling": True})
 
+ASSISTANT = Checkpoint({**QWEN, "architectures": ["Gemma4AssistantForCausalLM"]}, tokens=None)
+
+
+def drawn(
+    method: Method, rows: int | None = None, architecture: str = "Qwen2ForCausalLM", **said: Any
+) -> Build:
+    """SGLang draws the drafts of a head that drafts `rows` of the target's 16 tokens."""
+    speculation = {
+        "method": method,
+        "drafter": DRAFTER,
+        "depth": 3,
+        "draft_sampling": "probabilistic",
+        **said,
+    }
+    target = Checkpoint({**QWEN, "architectures": [architecture]}, tokens=None)
+    head = Checkpoint({**QWEN, "draft_vocab_size": rows}, tokens=None)
+    return case("sglang", Speculation(**speculation), target, head)
+
+
 FIXTURES = {
     "CONFIG-01": Fixtures(
         positive=(
@@ -143,11 +162,23 @@ FIXTURES = {
         positive=(
             run("sglang", "draft_model", extras=REJECTION),
             run("sglang", "eagle", extras=REJECTION, tree=Tree(depth=3, branching=4, num_nodes=9)),
+            run("sglang", "ngram", verification="block"),
+            drawn("eagle3", 8),
+            drawn("eagle3", 8, draft_sampling=None, verification="block"),
+            drawn("eagle3", depth=None, architecture="LlamaForCausalLM"),
+            run("sglang", "eagle", depth=3, extras={**REJECTION, "sglang.token-map": "a.pt"}),
+            run("sglang", "mtp", ASSISTANT, depth=3, extras=REJECTION),
             run("trtllm", "ngram", extras=MappingProxyType({"trtllm.use_rejection_sampling": True})),
         ),
         negative=(
             run("sglang", "eagle", extras=REJECTION, depth=3),
             run("sglang", "draft_model"),
+            run("sglang", "dspark", verification="block"),
+            drawn("eagle3", 16),
+            drawn("eagle3", None),
+            drawn("eagle3", 8, draft_sampling=None),
+            drawn("eagle3", depth=None),
+            drawn("eagle3", depth=None, adaptive=True, architecture="LlamaForCausalLM"),
             run("trtllm", "mtp", extras=MappingProxyType({"trtllm.use_rejection_sampling": True})),
         ),
     ),

@@ -111,6 +111,8 @@ def test_files_of_both_kinds_are_planned_alike(invoke, tmp_path: Path) -> None:
                 "TARGET",
                 "--memory",
                 "1GiB",
+                "--engine",
+                "vllm",
                 "--speculative-config",
                 '{"method": "draft_model", "model": "TARGET"}',
             ),

@@ -114,6 +114,25 @@ def test_probabilistic_drafts_keep_their_probabilities(tmp_path: Path) -> None:
     assert "draft probabilities" not in {item.name for item in greedy.items}
 
 
+@pytest.mark.parametrize(
+    ("engine", "said", "levels", "draft_tokens", "branching"),
+    [
+        ("sglang", Speculation(method="ngram"), 1, 11, 10),
+        ("sglang", Speculation(method="ngram", tree=Tree(num_nodes=7)), 1, 7, 10),
+        ("sglang", Speculation(method="ngram", tree=Tree(branching=4, num_nodes=15)), 4, 15, 4),
+        ("sglang", Speculation(method="draft_model"), 3, 3, 1),
+        ("llamacpp", Speculation(method="draft_model"), 3, 3, 1),
+        ("trtllm", Speculation(method="eagle3", tree=Tree(depth=6, branching=10)), 6, 60, 10),
+        ("trtllm", Speculation(method="eagle3", tree=Tree(depth=6, branching=10, num_nodes=20)), 6, 20, 10),
+    ],
+)
+def test_what_nobody_says_is_planned_as_the_engine_takes_it(
+    tmp_path: Path, engine: str, said: Speculation, levels: int, draft_tokens: int, branching: int
+) -> None:
+    setup = setup_of(tmp_path, engine, said, {"ngram": None, "eagle3": HEAD}.get(said.method, DRAFT))
+    assert (setup.levels, setup.draft_tokens, setup.branching) == (levels, draft_tokens, branching)
+
+
 def test_a_head_is_divided_as_the_target_is_whatever_is_set(tmp_path: Path) -> None:
     for drafter, method, ranks in ((HEAD, "eagle3", 4), (DRAFT, "draft_model", 1)):
         said = Speculation(method=method, depth=5, draft_tensor_parallel=1)  # type: ignore[arg-type]

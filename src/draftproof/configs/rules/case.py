@@ -186,7 +186,8 @@ class Case:
     def asks_rejection_sampling(self) -> bool:
         """Where it is not the default: SGLang draws its drafts for it, TensorRT-LLM names it."""
         said = {
-            "sglang": self.speculation.draft_sampling == "probabilistic",
+            "sglang": self.speculation.draft_sampling == "probabilistic"
+            or (self.speculation.verification == "block" and self.method not in ("dflash", "dspark")),
             "trtllm": self.speculation.verification == "standard",
         }
         return said.get(self.engine, False) or self.is_on("use_rejection_sampling")

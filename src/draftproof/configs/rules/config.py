@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from draftproof.configs.engines.llamacpp.names import is_file
 from draftproof.configs.engines.vllm.facts import OWN_RANKS
-from draftproof.configs.rules.case import Case
+from draftproof.configs.rules.case import Case, whole
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.methods import find_method, of_engine
 from draftproof.configs.rules.facts.runners import (
@@ -17,6 +17,7 @@ from draftproof.configs.rules.facts.runners import (
     lacking_in_v2,
     runner,
 )
+from draftproof.configs.rules.facts.stages import is_adaptive, is_frozen
 from draftproof.configs.rules.rule import Hit, Reading, Rule, on_command
 from draftproof.configs.speculation import DRAFTING, HEADS, MODELS, Method
 from draftproof.core.finding import Evidence, Severity, Source
@@ -249,14 +250,39 @@ def _mask_token(case: Case) -> Iterator[Hit]:
         )
 
 
+_TREES_BY_DEFAULT = frozenset({"LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM"})
+"""Targets for which SGLang takes 5 steps and top-k 4 where no steps are given."""
+
+
+def _sglang_unsampled(case: Case) -> Iterator[str]:
+    """Why SGLang refuses to draw this method's drafts (`_handle_eagle_family`, `eagle_worker_v2`)."""
+    speculation, tree = case.speculation, case.speculation.tree
+    if case.method not in _SGLANG_SCHEDULED or is_frozen(case):
+        yield "asks for EAGLE, EAGLE3 or NEXTN"
+        return
+    if tree is not None and (tree.branching or 1) > 1:
+        yield "asks for topk 1"
+    elif speculation.levels is None and not is_adaptive(case) and case.target_view is not None:
+        named = case.target.config.get("architectures")
+        if isinstance(named, list) and named and named[0] in _TREES_BY_DEFAULT:
+            yield f"asks for topk 1, and without --speculative-num-steps SGLang takes 4 for {named[0]}"
+    if case.extra("token-map") is not None and case.method != "eagle3":
+        yield "asks for a head that drafts all of the target's tokens, and --speculative-token-map leaves some out"
+    if case.method == "eagle3" and case.drafter_view is not None and case.target_view is not None:
+        ours, theirs = (whole(view.language_config, key) for view, key in (
+            (case.target, "vocab_size"), (case.drafter, "draft_vocab_size"),
+        ))  # fmt: skip
+        if ours is not None and theirs is not None and theirs != ours:
+            yield f"asks for a head that drafts all of the target's {ours} tokens, and this one drafts {theirs}"
+
+
 def _rejection_sampling(case: Case) -> Iterator[Hit]:
     if not case.asks_rejection_sampling:
         return
     if case.engine == "sglang":
-        tree = case.speculation.tree
-        if case.method not in _SGLANG_SCHEDULED or (tree is not None and (tree.branching or 1) > 1):
+        for why in _sglang_unsampled(case):
             yield on_command(
-                "--speculative-use-rejection-sampling asks for EAGLE, EAGLE3 or NEXTN with topk 1.",
+                f"Rejection sampling, which block verification switches on, {why}.",
                 "--speculative-use-rejection-sampling",
                 case.method,
                 reading=read.SGLANG,

@@ -54,6 +54,10 @@ def test_top_k_4_under_the_overlap_scheduler_is_told_with_both_facts() -> None:
         ("--speculative-algorithm STANDALONE", [("rewritten", "--speculative-algorithm")]),
         ("--speculative-algorithm DFLASH", [("refused", "--speculative-algorithm")]),
         (
+            "--speculative-algorithm NEXTN --speculative-use-rejection-sampling --speculative-accept-threshold-acc 0.9",
+            [("refused", "--speculative-accept-threshold-acc")],
+        ),
+        (
             "--speculative-algorithm EAGLE3 --speculative-num-draft-tokens 4",
             [("refused", "--speculative-num-draft-tokens")],
         ),

@@ -304,6 +304,8 @@ class _Flags:
         self._keep_own(flags.THRESHOLD_SINGLE, flags.THRESHOLD_ACC)
         if flags.REJECTION.name in self.given:
             self.found.say("speculation.draft_sampling", "probabilistic")
+            if lossy:
+                self._remark("refused", lossy[0], "rejection sampling takes thresholds of 1.0 alone")
             if method not in flags.SCHEDULED:
                 self._remark(
                     "refused", self.given[flags.REJECTION.name], "it exists for EAGLE, EAGLE3 and NEXTN alone"

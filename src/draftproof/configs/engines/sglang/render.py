@@ -334,7 +334,11 @@ class SGLangWriter(Writer):
             and self._is_sampled_chain()
             and not thresholds
         ):
-            account.kept(path, self._flag(flags.REJECTION.name))
+            account.kept(
+                path,
+                self._flag(flags.REJECTION.name),
+                "with heads that draft all of the target's tokens alone",
+            )
         else:
             account.dropped(path, "the method has one way of drafting", flags.SOURCE)
 

@@ -143,8 +143,18 @@ FEATURES: tuple[FeatureFact, ...] = (
     ),
     FeatureFact(
         feature="lora", reading=read.SGLANG, severity=Severity.ERROR,
-        effect="LoRA runs with NGRAM, EAGLE, EAGLE3, DFLASH and DSPARK only",
-        methods=frozenset({"draft_model"}),
+        effect="LoRA runs with NGRAM, EAGLE, EAGLE3, DFLASH and DSPARK only: SGLang refuses to start",
+        methods=frozenset({"draft_model", "custom"}),
+    ),
+    FeatureFact(
+        feature="lora", reading=read.SGLANG, severity=Severity.ERROR,
+        effect="LoRA does not run with Gemma 4 assistants (FROZEN_KV_MTP): SGLang refuses to start",
+        methods=_EAGLE, when=stages.is_frozen,
+    ),
+    FeatureFact(
+        feature="lora", reading=read.SGLANG, severity=Severity.ERROR,
+        effect="LoRA does not run with adaptive steps: SGLang refuses to start",
+        methods=_EAGLE | {"eagle3"}, when=stages.is_adaptive,
     ),
     FeatureFact(
         feature="lora", reading=read.TRTLLM, severity=Severity.WARNING, effect="LoRA with speculation is untested",

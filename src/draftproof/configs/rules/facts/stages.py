@@ -53,14 +53,18 @@ def _mode(case: Case) -> str:
     return str(case.extra("disaggregation-mode") or "null")
 
 
-def is_plain_eagle(case: Case) -> bool:
-    """Whether EAGLE, or NEXTN, stays what SGLang calls EAGLE, in one layer."""
+def is_frozen(case: Case) -> bool:
+    """Whether EAGLE, or NEXTN, becomes FROZEN_KV_MTP."""
     named = () if case.drafter_view is None else case.drafter_view.config.get("architectures")
-    is_frozen = case.extra("speculative-algorithm") == "FROZEN_KV_MTP" or (
+    return case.extra("speculative-algorithm") == "FROZEN_KV_MTP" or (
         isinstance(named, list | tuple)
         and not _FROZEN.isdisjoint(name for name in named if isinstance(name, str))
     )
-    return not is_frozen and not case.is_on("enable_multi_layer_eagle")
+
+
+def is_plain_eagle(case: Case) -> bool:
+    """Whether EAGLE, or NEXTN, stays what SGLang calls EAGLE, in one layer."""
+    return not is_frozen(case) and not case.is_on("enable_multi_layer_eagle")
 
 
 def is_dspark_misplaced(case: Case) -> bool:
@@ -78,14 +82,19 @@ def is_eagle_unsettled(case: Case) -> bool:
     return is_plain_eagle(case) and _mode(case) == "null" and _is_asked(case) is None
 
 
+def is_adaptive(case: Case) -> bool:
+    """A schedule is written as adaptive steps, too."""
+    speculation = case.speculation
+    return bool(speculation.adaptive or speculation.schedule) or case.is_on("speculative-adaptive")
+
+
 def is_variable_misplaced(case: Case) -> bool:
     return (
         is_plain_eagle(case)
         and _is_asked(case) is True
         and (
             _mode(case) == "prefill"
-            or bool(case.speculation.adaptive)
-            or case.is_on("speculative-adaptive")
+            or is_adaptive(case)
             or case.is_on("enable_dp_attention")
             or case.size("attn_dp_size") > 1
         )
