@@ -72,6 +72,32 @@ SETTINGS: dict[str, Setting] = {
         "target": ("gemma2", GEMMA), "space": 1,
         "arguments": {"max_model_len": 4096, "block_size": 32, "max_num_batched_tokens": 1024},
     },
+    "two stages": {
+        "target": ("llama", LLAMA), "space": 1, "arguments": {"max_model_len": 2048, "pipeline_parallel_size": 2},
+    },
+    "three stages, seven layers": {
+        "target": ("llama", LLAMA | {"num_hidden_layers": 7}), "space": 1,
+        "arguments": {"max_model_len": 2048, "block_size": 64, "pipeline_parallel_size": 3},
+    },
+    "two stages of two and four layers": {
+        "target": ("llama", LLAMA), "space": 1, "partition": "2,4",
+        "arguments": {"max_model_len": 2048, "block_size": 64, "pipeline_parallel_size": 2},
+    },
+    "two stages with windows in every other layer": {
+        "target": ("gemma2", GEMMA), "space": 1, "partition": "3,5",
+        "arguments": {
+            "max_model_len": 4096, "block_size": 32, "max_num_batched_tokens": 1024, "pipeline_parallel_size": 2,
+        },
+    },
+    "two stages with an eagle3 head": {
+        "target": ("llama", LLAMA), "draft": ("llama", HEAD), "space": 1,
+        "arguments": {"max_model_len": 2048, "block_size": 64, "pipeline_parallel_size": 2},
+        "speculative": {"method": "eagle3", "num_speculative_tokens": 2},
+    },
+    "two stages of two devices": {
+        "target": ("llama", LLAMA), "space": 1,
+        "arguments": {"max_model_len": 2048, "pipeline_parallel_size": 2, "tensor_parallel_size": 2},
+    },
 }  # fmt: skip
 
 
@@ -155,6 +181,8 @@ def run(name: str, setting: Setting, directory: Path) -> dict[str, Any]:
         "VLLM_CPU_KVCACHE_SPACE": str(setting["space"]), "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
     }  # fmt: skip
+    if "partition" in setting:
+        record["partition"] = environment["VLLM_PP_LAYER_PARTITION"] = setting["partition"]
     done = subprocess.run(
         [sys.executable, str(program), json.dumps(arguments)],
         capture_output=True, text=True, env=environment, timeout=600, check=False,

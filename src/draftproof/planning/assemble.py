@@ -20,6 +20,7 @@ from draftproof.configs.speculation import Deployment, Speculation
 from draftproof.core.errors import DraftproofError
 from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.planning.engines import memory_rules
+from draftproof.planning.own import read_own
 from draftproof.planning.setup import NO_ALLOWANCES, Allowances, Drafter, EngineMemory, Setup
 from draftproof.planning.stages import checked_cuts
 
@@ -93,6 +94,10 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         graph_max_batch=deployment.graph_max_batch,
         cuts=_cuts(deployment, wish, rules, shape.num_layers),
         parts=cache(lambda: weight_parts(target)),
+        prefix_caching=deployment.prefix_caching is not False,
+        limits_requests=deployment.max_num_seqs is not None
+        or bool(levels and rules.max_num_seqs_speculative),
+        own=read_own(deployment, rules) | _said_by_model(target),
         allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
     )
 
@@ -157,6 +162,14 @@ def _told_cuts(deployment: Deployment, rules: EngineMemory) -> tuple[int, ...]:
             "DP001", rules.partition, str(said)[:80], "numbers of layers", "Name the layers of each stage."
         )
     return tuple(int(str(part)) for part in parts)
+
+
+def _said_by_model(target: CheckpointView) -> dict[str, bool]:
+    """Of the target's configuration what engines ask beside its shape."""
+    config = target.language_config
+    found = {"is_hybrid_swa": config.get("is_hybrid_swa") is True}
+    found["names_predictions"] = config.get("num_nextn_predict_layers") is not None
+    return found
 
 
 def _without_graphs(allowances: Allowances) -> Allowances:
@@ -270,6 +283,7 @@ def _drafter(
             hidden_size=shape.hidden_size,
             vocab_size=shape.vocab_size,
             num_parameters=shape.mtp_weights.float_elements,
+            is_built_in=True,
             has_embedding=holds_embedding(target, shape.num_layers, is_of_predictions=True),
         )
     if method not in (*WITH_WEIGHTS, "mtp", "auto"):

@@ -105,13 +105,16 @@ class States:
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A cache of pages. `unit` is what it is cut into (1: it is not cut); `in_flight` as in `Group.pages`.
-    `state_bytes` of a request lie beside its pages, or in the part that `states` describes."""
+    `state_bytes` of a request lie beside its pages, or in the part that `states` describes. `aside`: bytes that the
+    cache holds for all requests together, however many there are; `most`: requests for which that is enough."""
 
     groups: tuple[Group, ...]
     state_bytes: int = 0
     unit: int = 1
     in_flight: int = 0
     states: States | None = None
+    aside: int = 0
+    most: int | None = None
 
     def request_bytes(self, num_tokens: int) -> int:
         """Of the whole cache for one more request; where states have a part of their own, of whichever part it takes
@@ -123,10 +126,11 @@ class Pool:
         pages = sum(group.pages(num_tokens, self.in_flight) * group.page_bytes for group in self.groups)
         if self.states is None:
             whole = (pages + self.state_bytes) * num_requests
-            return whole if reserved is not None else -(-whole // self.unit) * self.unit
-        aside = self.states.reserved if reserved is None else reserved
-        state = (self.state_bytes * num_requests + aside) / self.states.share
-        return math.ceil(max(pages * num_requests / (1 - self.states.share), state))
+            return whole if reserved is not None else self.aside + -(-whole // self.unit) * self.unit
+        unused = self.states.reserved if reserved is None else reserved
+        state = (self.state_bytes * num_requests + unused) / self.states.share
+        needed = math.ceil(max(pages * num_requests / (1 - self.states.share), state))
+        return needed + (self.aside if reserved is None else 0)
 
     def num_requests(self, cache_bytes: int, num_tokens: int) -> int:
         """Requests of `num_tokens` each that fit at the same time."""
@@ -134,9 +138,10 @@ class Pool:
 
     def holds(self, cache_bytes: int, num_tokens: int) -> float:
         """Such requests, with what is left for a part of one more."""
-        whole = max(0, cache_bytes) // self.unit * self.unit
+        whole = max(0, cache_bytes - self.aside) // self.unit * self.unit
         if self.states is None:
-            return whole / max(1, self.request_bytes(num_tokens))
+            fits = whole / max(1, self.request_bytes(num_tokens))
+            return fits if self.most is None else min(fits, self.most)
         pages = sum(group.pages(num_tokens, self.in_flight) * group.page_bytes for group in self.groups)
         by_states = max(0.0, whole * self.states.share - self.states.reserved) / max(1, self.state_bytes)
         return min(by_states, whole * (1 - self.states.share) / max(1, pages))

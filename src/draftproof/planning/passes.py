@@ -42,7 +42,11 @@ def verify_logits(setup: Setup, chunk_bytes: int | None = None) -> Item:
     `chunk_bytes` of it at a time)."""
     elements = setup.verify_rows * setup.target.vocab_size
     sampled = 4 * elements if chunk_bytes is None else min(4 * elements, chunk_bytes)
-    rows = f"{setup.max_num_seqs} requests × {1 + setup.draft_tokens} rows × {setup.target.vocab_size} tokens"
+    whole = setup.max_num_seqs * (1 + setup.draft_tokens)
+    rows = f"{setup.max_num_seqs} requests × {1 + setup.draft_tokens} rows"
+    if setup.verify_rows < whole:
+        rows += f", of which a pass takes {setup.verify_rows},"
+    rows += f" × {setup.target.vocab_size} tokens"
     return Item(
         "logits to verify" if setup.draft_tokens else "logits",
         elements * setup.activation_bytes + sampled,

@@ -51,6 +51,7 @@ class Drafter:
 
     samples_from_anchor   a DSpark head's first draft comes from the row of the last token (`sample_from_anchor`), so
                           that a block of drafts needs no row more
+    is_built_in           the target's own prediction layers
     has_embedding         its weights hold a matrix of tokens, so that it does not take the target's
     """
 
@@ -62,6 +63,7 @@ class Drafter:
     num_parameters: int
     samples_from_anchor: bool = True
     has_embedding: bool = True
+    is_built_in: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,10 @@ class Setup:
     cuts                   layers of each stage of a pipeline; empty: there is none
     stage                  the one that this setup is of; None: of the whole
     parts                  weights by what a stage takes of them
-    own                    settings of the engine's own, by `EngineMemory.reads`
+    prefix_caching         as the engine has it by default, unless somebody turned it off
+    limits_requests        `max_num_seqs` is a limit that somebody set, or that speculation sets
+    own                    settings of the engine's own, by `EngineMemory.reads`; what the target's configuration says
+                           to engines: `is_hybrid_swa`, and `names_predictions` for num_nextn_predict_layers
     """
 
     rules: EngineMemory
@@ -137,6 +142,8 @@ class Setup:
     cuts: tuple[int, ...] = ()
     stage: Stage | None = None
     parts: Callable[[], Parts] | None = None
+    prefix_caching: bool = True
+    limits_requests: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -159,8 +166,9 @@ class Setup:
 
     @property
     def verify_rows(self) -> int:
-        """Rows of one pass whose logits are needed: a root and its drafts for each request."""
-        return self.max_num_seqs * (1 + self.draft_tokens)
+        """Rows of one pass whose logits are needed: a root and its drafts for each request, as far as a pass goes."""
+        rows = self.max_num_seqs * (1 + self.draft_tokens)
+        return min(rows, self.max_batched_tokens) if self.rules.bounds_rows else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +188,7 @@ class EngineMemory:
     shares_least      every stage gives its cache what the stage with the least has left
     reads             keys of the engine's own that change its pools, with what reads a value (raises ValueError)
     own_ranks         methods whose drafter may run on another number of devices than the target
+    bounds_rows       rows of drafts count among those of the largest pass
     unknowns          what is not known, in words
     """
 
@@ -201,5 +210,6 @@ class EngineMemory:
     shares_least: bool = False
     reads: Mapping[str, Callable[[Value], Any]] = field(default_factory=dict)
     own_ranks: frozenset[Method] = frozenset()
+    bounds_rows: bool = False
     unknowns: tuple[str, ...] = ()
     warnings: Callable[[Setup], tuple[str, ...]] = lambda setup: ()

@@ -289,7 +289,7 @@ def test_sglang_has_slots_of_states(target: dict[str, Any], slots: int, tmp_path
 
 def test_sglang_counts_a_prediction_layer_as_one_that_holds_keys(tmp_path: Path) -> None:
     """`DefaultPoolConfigurator`: 32,768 bytes of eight layers, and an eighth of it."""
-    target = QWEN_35_9B | {"mtp_num_hidden_layers": 1}
+    target = QWEN_35_9B | {"num_nextn_predict_layers": 1}
     plain, drafting = (planned(tmp_path, target, "sglang", speculation=said) for said in (Speculation(), MTP))
     assert plan_memory(plain).pool.token_bytes == 32_768
     assert plan_memory(drafting).pool.token_bytes == 36_864

@@ -40,15 +40,15 @@ def test_where_one_setting_makes_room_nothing_is_combined(tmp_path: Path) -> Non
 
 
 def test_one_setting_further_than_it_is_shown_is_enough(tmp_path: Path) -> None:
-    """Half of 2,048 requests still takes too much for logits; fewer do not."""
+    """Half of 2,048 requests, or of their rows, still takes too much for logits; fewer do not."""
     setup = setup_of(tmp_path, max_num_seqs=2048)
     bits = replace(setup.target, weights=setup.target.weights.rounded(4.5))  # which leaves no bits to turn
     whole = replace(setup, target=bits, kv_bytes=1)
     cramped = replace(whole, memory=smallest(replace(whole, max_num_seqs=256), 8192, 1).memory)
     assert not [knob for knob in knobs(cramped, 8192) if knob.after and "parallelism" not in knob.name]
     found = together(cramped, 8192)
-    assert [names(each) for each in found] == [{"concurrent requests"}]
-    assert found[0].parts[0].change == "2048 to 1"
+    assert [names(each) for each in found] == [{"largest pass"}, {"concurrent requests"}]
+    assert found[1].parts[0].change == "2048 to 1"
 
 
 def test_more_devices_come_last_and_as_few_as_will_do(tmp_path: Path) -> None:

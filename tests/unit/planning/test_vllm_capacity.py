@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,16 @@ def planned(record: dict[str, Any], directory: Path) -> MemoryPlan:
         block_size=arguments.get("block_size", 128),
         max_num_seqs=arguments["max_num_seqs"],
         max_num_batched_tokens=arguments.get("max_num_batched_tokens"),
+        pipeline_parallel=arguments.get("pipeline_parallel_size"),
+        tensor_parallel=arguments.get("tensor_parallel_size"),
+        rest=("--no-async-scheduling",),  # which a processor's build never has
+        extras={"env": {"VLLM_PP_LAYER_PARTITION": record["partition"]}} if "partition" in record else {},
     )
     target = open_view(write_config(directory / "target", record["target"]))
     plan = plan_memory(assemble(target, deployment, Wish(memory=2**40), open_view))
     cache = record["kv_cache_space_gib"] * 2**30
-    return MemoryPlan(plan.setup, plan.items, cache, None, plan.pool, plan.lookahead)
+    first, *others = [replace(stage, cache_bytes=cache, others=()) for stage in plan.stages]
+    return replace(first, others=tuple(others))
 
 
 @pytest.mark.parametrize("record", records(), ids=lambda record: record["name"])
@@ -53,6 +59,7 @@ def test_capacity_is_within_five_percent_of_what_vllm_prints(record: dict[str, A
 
 
 def test_there_are_settings_of_several_kinds() -> None:
+    assert {record["arguments"].get("pipeline_parallel_size", 1) for record in records()} == {1, 2, 3}
     methods = {(record["speculative"] or {}).get("method") for record in records()}
     assert {None, "ngram", "draft_model", "eagle3"} <= methods
     assert memory_rules("vllm").name == "vllm"

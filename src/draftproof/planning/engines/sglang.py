@@ -20,6 +20,7 @@ from draftproof.planning.engines.layers import (
     target_layers,
     uneven_heads,
 )
+from draftproof.planning.own import count, one_of, ratio, switch
 from draftproof.planning.paging import CachedLayer, Group, Pool, Split, States, plain_pool
 from draftproof.planning.setup import GIB, MIB, Certainty, EngineMemory, Item, Setup
 from draftproof.planning.stages import extra_at_the_end
@@ -41,12 +42,12 @@ _EVICTION_STEP = 128
 _STATE_RATIO = 0.9
 """--mamba-full-memory-ratio where nobody sets it: states to keys and values."""
 _STATE_SLOTS = 3
-_TRACKING_SLOTS = 2
+_STRATEGIES = ("auto", "no_buffer", "extra_buffer", "extra_buffer_lazy")
 _TRACKED = frozenset({
     "kimi_linear", "kimi_k3", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1", "granitemoehybrid",
     "nemotron_h", "bailing_hybrid",
 })  # fmt: skip
-"""State slots per request with the prefix cache, and how many more models have that keep them in an extra buffer
+"""State slots per request with the prefix cache, and the models that keep more in an extra buffer
 (`_calculate_mamba_ratio`, --mamba-radix-cache-strategy auto)."""
 _READS_DTYPE = frozenset({"nemotron_h", "falcon_h1", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})
 """Model types whose `mamba_ssm_dtype` is read; other states are float32."""
@@ -98,19 +99,25 @@ def _lookahead(setup: Setup) -> int:
 def _scaled_share(setup: Setup) -> float:
     """What a drafter adds to a token's cell by SGLang's count (`DefaultPoolConfigurator`): its layers, as large as the
     target's layers that hold keys and values."""
-    if setup.drafter is None or setup.method not in _SCALED:
+    if setup.drafter is None or setup.method not in _SCALED or not _counts(setup):
         return 0.0
     holding = sum(attention_of(layer) is not None for layer in setup.target.layers)
     return len(setup.drafter.layers) / holding if holding else 0.0
 
 
+def _counts(setup: Setup) -> bool:
+    """Prediction layers of a target without num_nextn_predict_layers (Qwen3.5, Qwen3-Next) are not counted where no
+    draft path is named (`_resolve_eagle_aux_hidden_state`)."""
+    return setup.drafter is None or not setup.drafter.is_built_in or bool(setup.own.get("names_predictions"))
+
+
 def _state_bytes(setup: Setup) -> StateBytes:
-    """`mamba2_state_dtype`: the state proper in float32 unless a configuration that is read says otherwise, inputs of
-    convolutions in bfloat16."""
-    is_read = setup.target.model_type in _READS_DTYPE
+    """`mamba2_state_dtype`: the state proper in float32 unless a flag or a configuration that is read says otherwise,
+    inputs of convolutions in bfloat16."""
+    is_read, said = setup.target.model_type in _READS_DTYPE, setup.own.get("mamba-ssm-dtype")
 
     def size(state: RunningState) -> float:
-        told = state.ssm_dtype if is_read else None
+        told = said or (state.ssm_dtype if is_read else None)
         return state.state_elements * (dtype_bytes(told) or 4) + state.conv_elements * 2
 
     return size
@@ -124,7 +131,7 @@ def _pool(setup: Setup) -> Pool:
     target = _target_layers(setup)
     is_scaled = setup.method in _SCALED and setup.drafter is not None
     drafts = [] if is_scaled else list(draft_layers(setup, quantised_index_bytes))
-    if setup.target.model_type in _SPLIT and _is_mixed(target):
+    if _is_split(setup) and _is_mixed(target):
         pool = _split_pool(setup, target, drafts)
     else:
         if is_scaled:
@@ -150,30 +157,75 @@ def _is_mixed(layers: Sequence[CachedLayer]) -> bool:
     return len({layer.window is None for layer in layers if layer.token_bytes}) == 2
 
 
+def _is_split(setup: Setup) -> bool:
+    return setup.target.model_type in _SPLIT or bool(setup.own.get("is_hybrid_swa"))
+
+
+def _window_ratio(setup: Setup) -> float:
+    return float(setup.own.get("swa-full-tokens-ratio", _WINDOW_RATIO))
+
+
+def _overlaps(setup: Setup) -> bool:
+    """Whether a batch is scheduled while another runs; not with a pipeline (`check_pipeline_parallel_compat`)."""
+    return setup.num_stages == 1 and not setup.own.get("disable-overlap-schedule")
+
+
 def _split_pool(setup: Setup, target: Sequence[CachedLayer], drafts: Sequence[CachedLayer]) -> Pool:
     """`HybridSWAPoolConfigurator`: layers with windows hold a fixed ratio of the tokens that the others hold. Of a
-    request they hold the window, what is freed in steps, and what decoding reserves (`compute_swa_request_cap`)."""
+    request they hold the window, what is freed in steps, and what decoding reserves (`compute_swa_request_cap`);
+    where prefixes are not kept and the requests are limited, just that for all of them."""
     full = [layer.token_bytes for layer in target if layer.window is None and layer.token_bytes]
     windowed = [layer for layer in target if layer.window is not None]
+    page, share = setup.page_tokens, _window_ratio(setup)
+    of_windows = sum(layer.token_bytes for layer in windowed)
     cell = sum(full) + sum(layer.token_bytes for layer in drafts)
-    if setup.drafter is not None and setup.method in _SCALED:
-        cell += full[0] * len(setup.drafter.layers)
-    cell += math.ceil(_WINDOW_RATIO * sum(layer.token_bytes for layer in windowed))
+    if setup.drafter is not None and setup.method in _SCALED and _counts(setup):
+        with_windows = sum(getattr(layer, "window", None) is not None for layer in setup.drafter.layers)
+        cell += full[0] * (len(setup.drafter.layers) - with_windows)
+        of_windows += windowed[0].token_bytes * with_windows
     verified = 1 + setup.draft_tokens if setup.levels else 1
-    held = max(layer.window or 0 for layer in windowed) + _EVICTION_STEP * verified + setup.page_tokens
-    held += _lookahead(setup) if setup.levels else setup.page_tokens
-    return Pool((Group(setup.page_tokens, cell * setup.page_tokens, split=Split(_WINDOW_RATIO, held)),))
+    held = max(layer.window or 0 for layer in windowed) + _EVICTION_STEP * verified + page
+    held += _lookahead(setup) if setup.levels else page
+    if not setup.prefix_caching and setup.limits_requests:
+        batches = 2 if _overlaps(setup) else 1
+        tokens = held * setup.max_num_seqs + batches * setup.max_batched_tokens + page
+        aside = -(-tokens // page) * page * of_windows
+        return Pool((Group(page, cell * page),), aside=aside)
+    cell += math.ceil(share * of_windows)
+    return Pool((Group(page, cell * page, split=Split(share, held)),))
 
 
 def _with_states(setup: Setup, pool: Pool, state_bytes: int) -> Pool:
     """Running states have a part of the cache; a request has several slots of them, and, with speculation, one more
-    state for each verified token. One slot (and its tokens' states) is padding."""
+    state for each verified token. One slot (and its tokens' states) is padding. Where their number is said, or follows
+    from the requests because no prefixes are kept, they lie aside (`_handle_max_mamba_cache`)."""
     verified = 1 + setup.draft_tokens if setup.levels else 0
-    slots = _STATE_SLOTS + (_TRACKING_SLOTS if setup.target.model_type in _TRACKED else 0)
-    share = _STATE_RATIO / (1 + _STATE_RATIO)
+    slots = _state_slots(setup)
+    said = setup.own.get("max-mamba-cache-size")
+    if said is not None or (not setup.prefix_caching and setup.limits_requests):
+        num = said or setup.max_num_seqs
+        running = min(num // slots, setup.max_num_seqs) if setup.limits_requests else num // slots
+        held = state_bytes * (num + 1 + verified * (running + 1))
+        return replace(pool, state_bytes=0, aside=pool.aside + held, most=num // slots)
+    share = setup.own.get("mamba-full-memory-ratio", _STATE_RATIO)
     return replace(
-        pool, state_bytes=state_bytes * (slots + verified), states=States(share, state_bytes * (1 + verified))
+        pool,
+        state_bytes=state_bytes * (slots + verified),
+        states=States(share / (1 + share), state_bytes * (1 + verified)),
     )
+
+
+def _state_slots(setup: Setup) -> int:
+    """`_calculate_mamba_ratio`, `get_mamba_tracking_slots`."""
+    if not setup.prefix_caching:
+        return 1
+    strategy = setup.own.get("mamba-radix-cache-strategy", "auto")
+    overlaps = _overlaps(setup)
+    if strategy == "auto":
+        tracks = setup.target.model_type in _TRACKED and (overlaps or setup.page_tokens > 1)
+        strategy = "extra_buffer" if tracks else "no_buffer"
+    tracking = {"no_buffer": 0, "extra_buffer_lazy": 1}.get(strategy, 2 if overlaps else 1)
+    return _STATE_SLOTS + tracking
 
 
 def _reserve(setup: Setup) -> Item:
@@ -226,10 +278,11 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
             )
     layers = setup.target.layers
     if any(getattr(layer, "window", None) for layer in layers):
-        if setup.target.model_type in _SPLIT:
-            found.append(
-                f"windows have a pool of their own: --swa-full-tokens-ratio {_WINDOW_RATIO} is taken"
-            )
+        if _is_split(setup):
+            if setup.prefix_caching or not setup.limits_requests:
+                found.append(
+                    f"windows have a pool of their own: --swa-full-tokens-ratio {_window_ratio(setup):g} is taken"
+                )
         else:
             found.append(
                 "layers with windows keep every token: SGLang splits its pool for other model types only, and where "
@@ -237,8 +290,9 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
             )
     if any(isinstance(layer, RunningState | Paired) for layer in layers):
         found.append(
-            f"running states have a part of the cache: --mamba-full-memory-ratio {_STATE_RATIO} is taken, with the "
-            "prefix cache on"
+            f"a request has {_state_slots(setup)} slots of running states, in a part of the cache of their own: "
+            f"--mamba-full-memory-ratio {setup.own.get('mamba-full-memory-ratio', _STATE_RATIO):g} is taken unless "
+            "their number is said or follows from the requests"
         )
     if any(isinstance(layer, Compressed) for layer in layers):
         found.append(
@@ -266,6 +320,14 @@ rules = EngineMemory(
     stages=extra_at_the_end,
     partition="SGLANG_PP_LAYER_PARTITION",
     shares_least=True,
+    reads={
+        "swa-full-tokens-ratio": ratio(),
+        "mamba-full-memory-ratio": ratio(),
+        "max-mamba-cache-size": count,
+        "mamba-ssm-dtype": one_of("float32", "bfloat16", "float16"),
+        "mamba-radix-cache-strategy": one_of(*_STRATEGIES),
+        "disable-overlap-schedule": switch,
+    },
     knobs={
         "tensor parallelism": "--tp-size",
         "pipeline parallelism": "--pp-size",

@@ -6,8 +6,13 @@ other engines, and said.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from draftproof.checkpoints.states import RunningState, dtype_bytes
+from draftproof.configs.speculation import Value
 from draftproof.planning import passes
-from draftproof.planning.engines.layers import draft_layers, drafts_in_stages, target_layers
+from draftproof.planning.engines.layers import StateBytes, draft_layers, drafts_in_stages, target_layers
+from draftproof.planning.own import one_of
 from draftproof.planning.paging import Pool, plain_pool
 from draftproof.planning.setup import EngineMemory, Item, Setup
 from draftproof.planning.stages import extra_at_the_start
@@ -18,8 +23,26 @@ def _lookahead(setup: Setup) -> int:
     return 2 * setup.levels if setup.method == "pard" else setup.draft_tokens
 
 
+def _state_bytes(setup: Setup) -> StateBytes:
+    """`resolve_ssm_cache_dtype`: as kv_cache_config says, else as mamba_ssm_cache_dtype of the configuration, else like
+    activations; mamba_ssm_dtype is not read."""
+    said = dtype_bytes(setup.own.get("kv_cache_config"))
+
+    def size(state: RunningState) -> float:
+        width = setup.activation_bytes
+        own = said or dtype_bytes(state.ssm_cache_dtype) or width
+        return state.state_elements * own + state.conv_elements * width
+
+    return size
+
+
+def _said_of_states(value: Value) -> str | None:
+    said = value.get("mamba_ssm_cache_dtype") if isinstance(value, Mapping) else None
+    return None if said is None else one_of("auto", "float32", "float16", "bfloat16")(said)
+
+
 def _pool(setup: Setup) -> Pool:
-    layers = [*target_layers(setup), *draft_layers(setup)]
+    layers = [*target_layers(setup, _state_bytes(setup)), *draft_layers(setup)]
     return plain_pool(layers, setup.page_tokens, keeps_windows=False, in_flight=0)
 
 
@@ -41,7 +64,7 @@ rules = EngineMemory(
     title="TensorRT-LLM",
     read_version="1.3.0",
     page_tokens=32,
-    max_num_seqs=lambda memory: 256,
+    max_num_seqs=lambda memory: 2048,
     max_batched_tokens=lambda memory: 8192,
     fraction=0.9,
     fraction_covers="free",
@@ -50,6 +73,8 @@ rules = EngineMemory(
     buffers=_buffers,
     stages=extra_at_the_start,
     partition="pp_partition",
+    bounds_rows=True,
+    reads={"kv_cache_config": _said_of_states},
     knobs={
         "tensor parallelism": "tensor_parallel_size",
         "pipeline parallelism": "pipeline_parallel_size",

@@ -22,6 +22,7 @@ from draftproof.planning.engines.layers import (
     target_layers,
     uneven_heads,
 )
+from draftproof.planning.own import one_of, switch
 from draftproof.planning.paging import CachedLayer, Group, Pool
 from draftproof.planning.setup import GIB, EngineMemory, Item, Setup
 from draftproof.planning.stages import extra_from_the_end
@@ -65,13 +66,23 @@ class Checkpoints:
 
 def checkpoints(setup: Setup) -> Checkpoints:
     """By what computes the prefill (`get_kv_cache_spec`, `get_prefill_checkpoint_alignment`): Mamba-2's kernel, since
-    0.33 FlashInfer's for gated delta nets, FlashKDA where the gate has a bound (not Ling's)."""
+    0.33 FlashInfer's for gated delta nets, FlashKDA where the gate has a bound (not Ling's). None without the prefix
+    cache."""
     states, model = _states(setup), setup.target.model_type
+    if not setup.prefix_caching:
+        return Checkpoints()
     if states and all(state.kind == "mamba2" for state in states):
         return Checkpoints(blocks=1)
-    if states and all(state.kind == "delta_net" for state in states) and model not in _OWN_KERNEL:
+    by_flashinfer = setup.own.get("gdn-prefill-backend", "auto") in ("auto", "flashinfer")
+    if (
+        by_flashinfer
+        and states
+        and all(state.kind == "delta_net" for state in states)
+        and model not in _OWN_KERNEL
+    ):
         return Checkpoints(1, _TOKENS_OF_FLASHINFER)
-    if states and all(state.kind == "kda" and state.has_bounded_gate for state in states):
+    by_flashkda = setup.own.get("kda-prefill-backend", "auto") in ("auto", "flashkda")
+    if by_flashkda and states and all(state.kind == "kda" and state.has_bounded_gate for state in states):
         return Checkpoints(blocks=1)
     return Checkpoints()
 
@@ -82,8 +93,10 @@ def _states(setup: Setup) -> list[RunningState]:
 
 def _state_bytes(setup: Setup) -> StateBytes:
     """A convolution keeps an input more per draft token (not Mamba's first kind). The state proper is float32 for KDA,
-    for Nemotron-H and Qwen3.5 as their configurations say, else like activations."""
-    model, width = setup.target.model_type, setup.activation_bytes
+    for Nemotron-H and Qwen3.5 as their configurations say, else like inputs, which are like activations; flags win."""
+    model = setup.target.model_type
+    width = dtype_bytes(setup.own.get("mamba-cache-dtype")) or setup.activation_bytes
+    flag = dtype_bytes(setup.own.get("mamba-ssm-cache-dtype"))
 
     def size(state: RunningState) -> float:
         inputs = state.conv_elements + (0 if state.kind == "mamba" else state.conv_width * setup.levels)
@@ -92,7 +105,7 @@ def _state_bytes(setup: Setup) -> StateBytes:
             told = state.ssm_cache_dtype or "float32"
         elif model in ("qwen3_5_text", "qwen3_5_moe_text"):
             told = state.ssm_dtype
-        own = dtype_bytes(told) or (4 if state.kind == "kda" else width)
+        own = flag or dtype_bytes(told) or (4 if state.kind == "kda" else width)
         return state.state_elements * own + inputs * width
 
     return size
@@ -152,7 +165,7 @@ def _hybrid_pool(
     left = checkpoints(setup)
     largest = max(own.layer.state_bytes for own in states)
     block = hybrid_block_tokens(setup, of_token, largest, left.grain)
-    blocks = 2 + setup.levels + left.blocks
+    blocks = 1 + setup.levels + (1 if setup.prefix_caching else 0) + left.blocks
     mixed, unit = _mixed_groups(caching, block, mine, states=states, state_blocks=blocks)
     return Pool(mixed, 0, unit, _in_flight(setup))
 
@@ -166,7 +179,10 @@ def hybrid_block_tokens(setup: Setup, token_bytes: int, state_bytes: int, multip
 
 
 def _in_flight(setup: Setup) -> int:
-    return setup.max_batched_tokens
+    """`max_in_flight_tokens`: of every batch that may be on its way, one per stage and, with asynchronous scheduling,
+    one more."""
+    batches = setup.num_stages + (0 if setup.own.get("no-async-scheduling") else 1)
+    return batches * setup.max_batched_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +254,12 @@ def _warnings(setup: Setup) -> tuple[str, ...]:
         left = checkpoints(setup)
         found.append(
             "layers with a running state: attention kernels that take more than 16 tokens per block (latent attention: "
-            f"128) enlarge blocks further; --no-enable-prefix-caching saves {1 + left.blocks} states per request"
+            "128) enlarge blocks further"
+            + (
+                f"; --no-enable-prefix-caching saves {1 + left.blocks} states per request"
+                if setup.prefix_caching
+                else ""
+            )
         )
         if left.grain > 1:
             found.append(
@@ -274,6 +295,14 @@ rules = EngineMemory(
     buffers=_buffers,
     stages=extra_from_the_end,
     partition="VLLM_PP_LAYER_PARTITION",
+    bounds_rows=True,
+    reads={
+        "no-async-scheduling": switch,
+        "gdn-prefill-backend": one_of("auto", "flashinfer", "triton", "cutedsl", "aiter_flydsl", "sycl"),
+        "kda-prefill-backend": one_of("auto", "flashkda", "flashinfer", "triton", "fused"),
+        "mamba-cache-dtype": one_of("auto", "float32", "float16", "bfloat16"),
+        "mamba-ssm-cache-dtype": one_of("auto", "float32", "float16", "bfloat16"),
+    },
     knobs={
         "tensor parallelism": "--tensor-parallel-size",
         "pipeline parallelism": "--pipeline-parallel-size",
