@@ -101,8 +101,10 @@ FIXTURES = {
         positive=(
             run("sglang", "draft_model", rest=("--enable-dp-attention", "--tp-size", "4")),
             run("sglang", "ngram", rest=("--attn-dp-size", "2")),
+            *(run("sglang", method, rest=("--attn-dp-size", "2")) for method in ("dflash", "dspark")),
         ),
         negative=(
+            run("sglang", "dspark", rest=("--attn-dp-size", "2", "--enable-dp-lm-head")),
             run("sglang", "eagle", rest=("--enable-dp-attention",)),
             run("sglang", "draft_model"),
             run("sglang", "draft_model", rest=("--attn-dp-size", "1")),

@@ -125,7 +125,7 @@ RULES = (
         "dp_attention",
         "Speculation with DP attention",
         "The drafter's attention is not split as the target's is.",
-        "Switch DP attention off, or use EAGLE or MTP.",
+        "Switch DP attention off, or use EAGLE or MTP (DFLASH, DSPARK: add --enable-dp-lm-head).",
     ),
     _rule(
         5,

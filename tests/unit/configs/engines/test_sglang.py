@@ -67,6 +67,18 @@ def test_top_k_4_under_the_overlap_scheduler_is_told_with_both_facts() -> None:
             [("rewritten", "--speculative-num-draft-tokens")],
         ),
         ("--speculative-num-steps 3", [("ignored", "--speculative-num-steps")]),
+        (
+            "--speculative-algorithm NGRAM --speculative-draft-window-size 512",
+            [("ignored", "--speculative-draft-window-size")],
+        ),
+        (
+            "--speculative-algorithm NEXTN --speculative-draft-sink-size 4",
+            [("refused", "--speculative-draft-sink-size")],
+        ),
+        (
+            "--speculative-algorithm NEXTN --speculative-draft-sink-size 4 --speculative-draft-window-size 512",
+            [],
+        ),
         ("--cuda-graph-max-bs 8", [("removed", "--cuda-graph-max-bs")]),
         ("--disable-cuda-graph", [("deprecated", "--disable-cuda-graph")]),
         ("--speculative-ngram-branch-length 3", [("removed", "--speculative-ngram-branch-length")]),

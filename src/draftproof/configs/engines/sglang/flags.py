@@ -78,6 +78,8 @@ REJECTION = Option("--speculative-use-rejection-sampling", "flag")
 BLOCK = Option("--speculative-use-block-verification", "flag")
 THRESHOLD_SINGLE = Option("--speculative-accept-threshold-single", "float")
 THRESHOLD_ACC = Option("--speculative-accept-threshold-acc", "float")
+DRAFT_WINDOW = Option("--speculative-draft-window-size", "int")
+DRAFT_SINK = Option("--speculative-draft-sink-size", "int")
 NO_RADIX_CACHE = Option("--disable-radix-cache", "flag")
 NO_GRAPHS = Option("--disable-cuda-graph", "flag")
 GRAPH_DECODE = Option("--cuda-graph-backend-decode", choices=_choices(GRAPH_BACKENDS))
@@ -93,8 +95,8 @@ OWN = (
     Option("--speculative-attention-mode", choices=("prefill", "decode")),
     Option("--speculative-draft-attention-backend"),
     Option("--speculative-dsa-topk-backend", choices=("sgl-kernel", "torch", "flashinfer")),
-    Option("--speculative-draft-window-size", "int"),
-    Option("--speculative-draft-sink-size", "int"),
+    DRAFT_WINDOW,
+    DRAFT_SINK,
     Option("--speculative-moe-runner-backend", choices=_choices(MOE_RUNNERS)),
     Option("--speculative-moe-a2a-backend", choices=_choices(MOE_EXCHANGES)),
     Option("--speculative-enable-w4a4-mxfp4-megamoe", "flag"),

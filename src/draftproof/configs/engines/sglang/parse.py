@@ -96,6 +96,7 @@ class _Flags:
             self._window(flags.DSPARK_BLOCK, root=False)
         else:
             self._keep_own(flags.STEPS, flags.TOPK, flags.TOKENS)
+        self._draft_window(method)
         self._adaptive(method)
         self._verification(method)
 
@@ -254,6 +255,13 @@ class _Flags:
                     "a block has one step and no branches",
                     f"{option.name} 1",
                 )
+
+    def _draft_window(self, method: str) -> None:
+        window, sink = self.given.get(flags.DRAFT_WINDOW.name), self.given.get(flags.DRAFT_SINK.name)
+        if sink is not None and window is None:
+            self._remark("refused", sink, f"it asks for {flags.DRAFT_WINDOW.name}")
+        if window is not None and method not in (*flags.SCHEDULED, "dflash"):
+            self._remark("ignored", window, "EAGLE, EAGLE3, NEXTN and DFLASH alone look at it")
 
     def _adaptive(self, method: str) -> None:
         flag, config = self.given.get(flags.ADAPTIVE.name), self.given.get(flags.ADAPTIVE_CONFIG.name)

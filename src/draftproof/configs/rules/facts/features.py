@@ -170,6 +170,11 @@ FEATURES: tuple[FeatureFact, ...] = (
         methods=frozenset({"draft_model", "ngram"}),
     ),
     FeatureFact(
+        feature="dp_attention", reading=read.SGLANG, severity=Severity.ERROR,
+        effect="DFLASH and DSPARK with DP attention ask for --enable-dp-lm-head: SGLang refuses to start",
+        methods=frozenset({"dflash", "dspark"}), when=lambda case: not case.is_on("enable_dp_lm_head"),
+    ),
+    FeatureFact(
         feature="vision", reading=_VISION_OFF, severity=Severity.WARNING,
         effect="a multimodal projector switches speculation off",
         when=lambda case: case.is_within(_VISION_OFF.versions),

@@ -108,7 +108,7 @@ METHODS: tuple[MethodFact, ...] = (
     _sglang("custom", "UNO", "either", "CUDA, no tensor or pipeline parallelism", "its own LoRA (--uno-lora-path)"),
     _trtllm("draft_model", "Draft_Target", "checkpoint", "max_draft_len", "one-model path"),
     _trtllm("eagle3", "Eagle3", "checkpoint", "max_draft_len", _HEAD),
-    _trtllm("mtp", "MTP", "none", "MTP layers in the target"),
+    _trtllm("mtp", "MTP", "either", "MTP layers in the target, or their checkpoint"),
     _trtllm("ngram", "NGram", "none", "max_draft_len", "disable_overlap_scheduler: true in the documented example"),
     _trtllm("suffix", "SA", "none"),
     _trtllm("pard", "PARD", "checkpoint"),
