@@ -111,7 +111,13 @@ def member(directory: Path, name: str) -> Path | None:
     snapshots = [parent for parent in root.parents if parent.name == "snapshots"]
     allowed = [root, *(parent.parent / "blobs" for parent in snapshots[:1])]
     if not any(target.is_relative_to(place) for place in allowed):
-        raise broken(path, f"a link to {target}", f"a file within {root}")
+        raise DraftproofError(
+            "DP402",
+            str(path),
+            f"a link to {target}",
+            f"a file within {root}",
+            "Name the directory that holds the files themselves, or copy them: links that lead elsewhere are not read.",
+        )
     _require_regular(path, target)
     return path
 

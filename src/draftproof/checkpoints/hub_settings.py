@@ -25,6 +25,9 @@ _HUB_ID = re.compile(
     rf"(?P<id>{_PART}/{_PART})(?P<file>(?:/[A-Za-z0-9_][A-Za-z0-9_.+=-]{{0,199}}){{1,8}}(?<=\.gguf))?"
     r"(?:@(?P<revision>[A-Za-z0-9][A-Za-z0-9_./-]{0,199}))?(?::(?P<tag>[A-Za-z0-9][A-Za-z0-9_.-]{0,199}))?"
 )
+_SNAPSHOT = re.compile(
+    rf"(?:^|[\\/])models--(?P<owner>{_PART}?)--(?P<name>{_PART})[\\/]snapshots[\\/][^\\/]+[\\/]*$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,22 @@ def cached_snapshot(cache: Path | None, hub_id: HubId) -> tuple[Path, str] | Non
         return None
     snapshot = repository / "snapshots" / commit
     return (snapshot, commit) if snapshot.is_dir() else None
+
+
+def cached_name(path: str) -> str | None:
+    """The repository, owner/name, whose snapshot in the hub's local cache lies at `path`; None for other places."""
+    match = _SNAPSHOT.search(path)
+    return None if match is None else f"{match['owner']}/{match['name']}"
+
+
+def where_to_look(reference: str) -> str:
+    """What to do about a name that is no path here."""
+    if "/" in reference or os.sep in reference or reference.endswith((".gguf", ".safetensors")):
+        return "Check the path."
+    return (
+        "Check the path. Of a model in Ollama name the file behind FROM in `ollama show --modelfile "
+        f"{reference[:80]}`."
+    )
 
 
 def _read_ref(path: Path) -> str | None:

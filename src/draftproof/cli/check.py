@@ -88,6 +88,7 @@ def command(
     from draftproof.cli import check_text
     from draftproof.cli.check_input import read
     from draftproof.cli.check_verdict import Verdict, engine_rows, judge_all, read_allowed, worst_first
+    from draftproof.configs.lock.record import read_record
 
     allowed = read_allowed(allow)
     configured = any(options[key] is not None for key in ("speculative", "command_line", "config"))
@@ -104,7 +105,7 @@ def command(
         else:
             check_text.show_findings(_record(lock), verdict)
         return verdict.status
-    asked = read(target, options)
+    asked = read(target, options, None if lock is None else read_record(lock))
     together, judged = judge_all(asked.cases, asked.families)
     findings = together.findings
     if lock is not None:

@@ -26,14 +26,16 @@ from draftproof.cli.options import file_of, files_beside, read_text
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
 from draftproof.configs.identity import is_hub_file, is_hub_id, is_repository
+from draftproof.configs.lock.record import DeploymentRecord
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.case import Case, Traffic
+from draftproof.configs.rules.facts.methods import find_method
 from draftproof.configs.rules.facts.parameters import PARAMETERS
 from draftproof.configs.rules.registry import FAMILIES
 from draftproof.configs.rules.versions import READ
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
 from draftproof.configs.traffic import read_traffic
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import DraftproofError, named_by
 
 _UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
 _ALIASES = {"json_schema": "response_format", "beam_search": "use_beam_search"}
@@ -66,8 +68,10 @@ class Asked:
         return self.cases[0].deployment.version or READ.get(self.engine)
 
 
-def read(target: str | None, options: Mapping[str, Any]) -> Asked:
-    """Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
+def read(target: str | None, options: Mapping[str, Any], lock: DeploymentRecord | None = None) -> Asked:
+    """`lock`: the record that says the target and the engine where nothing else does.
+
+    Raises DP001 for arguments that contradict each other, and what dialects, files and checkpoints raise."""
     named = read_engine(options["engine"])
     if options["url"] is not None:
         named = ask_endpoint(options["url"], named)
@@ -82,13 +86,18 @@ def read(target: str | None, options: Mapping[str, Any]) -> Asked:
             "one of them",
             "Give the configuration in one way.",
         )
+    recorded = None if lock is None or lock.target is None else lock.target.reference
+    if lock is not None and named.engine is None and options["command_line"] is None:
+        named = replace(named, engine=lock.engine.name)
     named, engine_from = with_told(named, options["command_line"])
     engine, engine_from = engine_of(target, named, engine_from, options)
     if named.version is None:
         named = replace(named, **installed(engine))
     parsed = _parse(engine, named.version, options)
     deployment = replace(parsed.deployment, engine=engine, version=named.version)
-    deployment = _with_names(deployment, target, options["draft"])
+    if options["draft"] is not None and lock is None:
+        _require_use(deployment)
+    deployment = _with_names(deployment, target or recorded, options["draft"])
     deployment, traffic = _with_requirements(deployment, options["require"], options["traffic"])
     files = _Files(target, options["draft"])
     cases = _cases(replace(parsed, deployment=deployment), files, traffic)
@@ -125,10 +134,14 @@ def _read_alone(target: str | None, named: Named, options: Mapping[str, Any]) ->
 
 def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Parsed:
     if options["speculative"] is not None:
-        from draftproof.cli.plan_input import read_speculation
+        from draftproof.cli.plan_input import parse_speculation
 
-        speculation = read_speculation(options["speculative"], engine, options["draft"])
-        return Parsed(deployment=Deployment(engine=engine, speculation=speculation))
+        parsed = parse_speculation(options["speculative"], engine, options["draft"], only_unsaid=True)
+        words = parsed.deployment
+        remarks = (
+            parsed.remarks if words.engine == engine else ()
+        )  # vLLM's words for others are no words of theirs
+        return Parsed(deployment=Deployment(engine=engine, speculation=words.speculation), remarks=remarks)
     if engine not in DIALECTS:
         raise DraftproofError(
             "DP110",
@@ -166,6 +179,22 @@ def _with_names(deployment: Deployment, target: str | None, draft: str | None) -
     return deployment
 
 
+def _require_use(deployment: Deployment) -> None:
+    """Raises DP001 for a --draft that the configuration has no use for: nothing would be said of it."""
+    method = deployment.speculation.method
+    fact = find_method(deployment.engine, method)
+    if method == "none" or (fact is not None and fact.drafter == "none"):
+        raise DraftproofError(
+            "DP001",
+            "--draft",
+            "a configuration that drafts nothing"
+            if method == "none"
+            else f"method {method}, which has no drafter",
+            "a configuration that uses the drafter",
+            "Leave it out, or add what makes the engine draft with it: `draftproof methods` says how each writes it.",
+        )
+
+
 def _with_requirements(
     deployment: Deployment, require: str | None, traffic: Path | None
 ) -> tuple[Deployment, Traffic | None]:
@@ -189,7 +218,8 @@ def _with_requirements(
     deployment = replace(deployment, **settings)
     if traffic is None:
         return deployment, Traffic(parameters=wanted) if names else None
-    recorded = read_traffic(traffic)
+    with named_by("--traffic", ("--workload",)):
+        recorded = read_traffic(traffic)
     if recorded.unread is not None:
         output.note(recorded.unread)
     return deployment, Traffic(
@@ -228,7 +258,10 @@ def _cases(parsed: Parsed, files: _Files, traffic: Traffic | None) -> tuple[Case
         view = None
         if drafter is not None and not _is_own_weights(drafter.name):
             place = (files.drafter if len(parts) == 1 else None) or (drafter.name if serves_here else None)
-            view = _open(place, drafter, "drafter", missing, _part_of_hub(drafter, deployment), files.alone)
+            with named_by("--draft" if files.drafter is not None else "speculation.model"):
+                view = _open(
+                    place, drafter, "drafter", missing, _part_of_hub(drafter, deployment), files.alone
+                )
         own = None if drafter is None or _is_own_weights(drafter.name) else drafter
         cases.append(
             Case(

@@ -131,11 +131,11 @@ def _deployment(
     from draftproof.configs.registry import DIALECTS, dialect
 
     if (text is None) == (speculative_config is None):
-        found = "neither" if text is None else "both"
+        both = "neither --command nor" if text is None else "both --command and"
         raise DraftproofError(
             "DP001",
             "--command",
-            f"{found} --command and --speculative-config",
+            f"{both} --speculative-config",
             "one of them",
             "Give what starts the engine, or --speculative-config for draftproof itself.",
         )
@@ -202,9 +202,7 @@ def _show(out: Path, record: DeploymentRecord) -> None:
         "drafter": _described(record.drafter),
         "arguments": " ".join(record.arguments)[:200],
         "hardware": f"{record.hardware['cpu']}, {record.hardware['num_cores']} cores",
-        "measurement": ", ".join(record.verdict.verdicts) or record.verdict.path
-        if record.verdict is not None
-        else "none: nothing shows that this deployment pays",
+        "measurement": _measured(record),
     }
     width = max(map(len, lines))
     for name, value in lines.items():
@@ -216,4 +214,15 @@ def _described(checkpoint: CheckpointRecord | None) -> str:
     if checkpoint is None:
         return "none"
     revision = f" at {checkpoint.revision[:12]}" if checkpoint.revision else ""
-    return f"{checkpoint.reference}{revision}, {len(checkpoint.files)} files"
+    count = len(checkpoint.files)
+    return f"{checkpoint.reference}{revision}, {count} file{'s' if count != 1 else ''}"
+
+
+def _measured(record: DeploymentRecord) -> str:
+    verdict = record.verdict
+    if verdict is None:
+        return "none: nothing shows that this deployment pays"
+    said = ", ".join(verdict.verdicts) or verdict.path
+    if verdict.model is None or record.names_target(verdict.model):
+        return said
+    return f"{said}; of {verdict.model}, which is another name than this target's: is it the same model?"

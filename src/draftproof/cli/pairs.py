@@ -93,7 +93,7 @@ def _hints(target: str, identity: Identity, catalogue: Catalogue, found: Match) 
     similar = () if found.model or served else catalogue.similar(target)
     if similar:
         lines.append(f"Names that look alike, which are not taken for it: {', '.join(similar)}")
-    if found.claim is not None and found.claim.name != target:
+    if found.claim is not None and found.claim.is_of_files:
         lines.append(
             "That name is what the checkpoint's own files state; copies and fine-tuned models keep it. Whether the "
             "pair holds for this checkpoint is unproven until it is measured."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.cli.check_engine import command_text
 from draftproof.cli.options import file_of, files_beside, read_text, with_model
 from draftproof.cli.targets import open_local
+from draftproof.configs.engines.base import Parsed
 from draftproof.configs.engines.told import told_by
 from draftproof.configs.identity import is_hub_file
 from draftproof.configs.registry import dialect
-from draftproof.configs.speculation import Deployment, Speculation
-from draftproof.core.errors import DraftproofError
+from draftproof.configs.speculation import Deployment
+from draftproof.core.errors import DraftproofError, named_by
 from draftproof.planning.assemble import Wish, assemble
 from draftproof.planning.setup import Allowances, Setup
 
@@ -64,7 +66,10 @@ def read(target: str | None, options: dict[str, Any]) -> Asked:
         )
     if options["speculative"] is not None:
         deployment = replace(
-            deployment, speculation=read_speculation(options["speculative"], engine, options["draft"])
+            deployment,
+            speculation=parse_speculation(
+                options["speculative"], engine, options["draft"]
+            ).deployment.speculation,
         )
     deployment = _with_options(deployment, options)
     wish = Wish(
@@ -87,7 +92,9 @@ def read(target: str | None, options: dict[str, Any]) -> Asked:
             "a method that uses it",
             'Add --speculative-config \'{"method": "draft_model", "num_speculative_tokens": 4}\'.',
         )
-    setup = assemble(open_model(target), deployment, wish, open_model)
+    setup = assemble(
+        open_model(target), deployment, wish, partial(_open_drafter, options["draft"] is not None)
+    )
     _need_drafter(setup, options)
     longest = setup.target.context_length
     context = (
@@ -134,6 +141,11 @@ def _with_options(deployment: Deployment, options: dict[str, Any]) -> Deployment
     return replace(found, speculation=parallel)
 
 
+def _open_drafter(is_option: bool, reference: str) -> CheckpointView:
+    with named_by("--draft" if is_option else "speculation.model"):
+        return open_model(reference)
+
+
 def open_model(reference: str) -> CheckpointView:
     """Files of this machine, else what the name says elsewhere. Raises DP401 where there is nothing."""
     if is_hub_file(reference) and not Path(reference).exists():
@@ -141,13 +153,14 @@ def open_model(reference: str) -> CheckpointView:
     return open_local(reference).view or open_view(reference)
 
 
-def read_speculation(text: str, engine: str, drafter: str | None) -> Speculation:
-    """JSON, or the name of a file that holds it; `drafter` takes the place of its model. Our own methods are read for
-    our own engine, vLLM's for all others. Raises DP002, and DP111 for what is not understood."""
+def parse_speculation(text: str, engine: str, drafter: str | None, *, only_unsaid: bool = False) -> Parsed:
+    """JSON, or the name of a file that holds it; `drafter` takes the place of its model, or with `only_unsaid` of one
+    that it does not name. Our own methods are read for our own engine, vLLM's for all others. Raises DP002, and DP111
+    for what is not understood."""
     if not text.lstrip().startswith("{"):
         text = read_text(Path(text), "--speculative-config")
     name = "draftproof" if engine == "draftproof" else "vllm"
-    return dialect(name).parse(with_model(text, drafter)).deployment.speculation
+    return dialect(name).parse(with_model(text, drafter, only_unsaid))
 
 
 def _from_command(text: str, engine: str, version: str | None) -> Deployment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from draftproof.checkpoints.hub_settings import where_to_look
 from draftproof.checkpoints.view import CheckpointView, open_view
 from draftproof.configs.identity import is_hub_id
 from draftproof.core.errors import DraftproofError
@@ -36,7 +37,7 @@ def open_local(reference: str) -> Target:
             "TARGET",
             reference[:200],
             "a directory, a GGUF file, a name from `draftproof models list`, or a hub id (owner/name)",
-            "Check the path.",
+            where_to_look(reference),
         )
     return Target(reference, open_view(path or os.path.expanduser(reference)))
 

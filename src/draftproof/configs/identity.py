@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from draftproof.checkpoints.hub_settings import parse_hub_id
+from draftproof.checkpoints.hub_settings import cached_name, parse_hub_id
 from draftproof.checkpoints.view import CheckpointView
 from draftproof.configs.pairs import Catalogue, Pair, Shape
 
 _HUB_URL = re.compile(r"https://huggingface\.co/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/?")
+_NAMED, _CACHED = "as you named it", "by its place in the hub's cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,11 @@ class Claim:
 
     name: str
     where: str
+
+    @property
+    def is_of_files(self) -> bool:
+        """What the checkpoint's own files state: copies and fine-tuned models keep it."""
+        return self.where not in (_NAMED, _CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,10 @@ def is_repository(reference: str) -> bool:
 def identify(reference: str, view: CheckpointView | None) -> Identity:
     """`view` None: nothing could be read, and the name is all there is."""
     named = parse_hub_id(reference)
-    claims = [] if named is None else [Claim(named.name, "as you named it")]
+    claims = [] if named is None else [Claim(named.name, _NAMED)]
+    cached = cached_name(reference)
+    if cached is not None:
+        claims.append(Claim(cached, _CACHED))
     if view is None:
         return Identity(tuple(claims), None)
     claims += _claims_of_files(view.config)

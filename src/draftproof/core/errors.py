@@ -6,6 +6,9 @@ object. Codes are stable: scripts match on them, `docs/errors.md` lists them.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
 CODES: dict[str, str] = {
     "DP001": "bad usage of a command",
     "DP002": "a file named on the command line cannot be read, written or decoded",
@@ -49,7 +52,7 @@ CODES: dict[str, str] = {
     "DP413": "hub or server: answers that contradict what was asked",
     "DP414": "hub: not to be asked (offline), and the local cache does not have it",
     "DP431": "deployment record: not one, or of another version",
-    "DP432": "deployment record: a verdict that is no report of a measurement",
+    "DP432": "deployment record: a verdict that is no report of a measurement, or one of another engine",
     "DP501": "model: the target's logits are not finite",
     "DP601": "download: failed or its SHA-256 does not match",
     "DP602": "install: an extra that this command needs is not installed",
@@ -85,6 +88,10 @@ class DraftproofError(Exception):
         self.remedy = remedy
         super().__init__(f"{code} {self.field}: found {self.found}; expected {expected}. {remedy}")
 
+    def of(self, field: str) -> DraftproofError:
+        """The same fault under another field: the option or the key that the user wrote."""
+        return DraftproofError(self.code, field, self.found, self.expected, self.remedy)
+
     def as_dict(self) -> dict[str, str]:
         """The five parts, for `--json` and for the server."""
         return {
@@ -94,3 +101,18 @@ class DraftproofError(Exception):
             "expected": self.expected,
             "remedy": self.remedy,
         }
+
+
+_ARGUMENTS = ("TARGET", "MODEL", "checkpoint")
+"""How a checkpoint is called where nobody knows by which option it was named."""
+
+
+@contextmanager
+def named_by(field: str, called: Collection[str] = _ARGUMENTS) -> Iterator[None]:
+    """Faults of what is called one of `called` name `field`: the option or the key by which the user named it."""
+    try:
+        yield
+    except DraftproofError as error:
+        if error.field not in called:
+            raise
+        raise error.of(field) from error

@@ -82,6 +82,7 @@ def as_document(
     agreeing, several = result.loads_agree
     return {
         "provenance": dict(provenance),
+        "engine": "draftproof",
         "model": dict(description),
         "max_tokens": result.max_tokens,
         "elapsed_s": result.elapsed_s,

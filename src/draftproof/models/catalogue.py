@@ -26,7 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from draftproof.checkpoints.hub_settings import parse_hub_id
+from draftproof.checkpoints.hub_settings import (
+    cached_snapshot,
+    parse_hub_id,
+    settings_from_environment,
+    where_to_look,
+)
 from draftproof.core.errors import DraftproofError
 from draftproof.core.paths import cache_root
 
@@ -107,12 +112,15 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     hub_id = parse_hub_id(str(model))
     if hub_id is not None and hub_id.file is None:
         part = f" --include '*{hub_id.quantisation}*'" if hub_id.quantisation else ""
+        cached = cached_snapshot(settings_from_environment().cache, hub_id)
         raise DraftproofError(
             "DP401",
             "MODEL",
             f"{model}, which is no path here and looks like a hub id",
             f"a directory, a GGUF file or a name of the catalogue ({known})",
-            f"This version does not download from hubs. Get the files, for example with "
+            f"Name where it lies in the hub's cache: {cached[0]}"
+            if cached is not None
+            else "This version does not download from hubs. Get the files, for example with "
             f"`hf download {hub_id.name}{part} --local-dir DIR`, and name DIR.",
         )
     raise DraftproofError(
@@ -120,7 +128,7 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
         "MODEL",
         str(model)[:200],
         f"a directory, a GGUF file or a name of the catalogue ({known})",
-        "Check the path; `draftproof models list` shows the catalogue.",
+        where_to_look(str(model)),
     )
 
 

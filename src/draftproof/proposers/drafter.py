@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import DraftproofError, named_by
 from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
@@ -132,7 +132,8 @@ def _reserve(weights_bytes: int, budget: ByteBudget) -> None:
 
 def _load(model: str, weights: str, resources: Resources) -> Drafter:
     target = resources.target
-    path = resolve(model)
+    with named_by("speculation.model"):
+        path = resolve(model)
     fit = check_pair(target.source, path)
     checkpoint = open_checkpoint(path)
     config, _ = load_weights(checkpoint)

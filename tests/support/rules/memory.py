@@ -40,12 +40,13 @@ FIXTURES = {
     "MEMORY-02": Fixtures(
         positive=(
             run("sglang", graph_max_batch=2, max_num_seqs=20),
+            run("sglang", graph_max_batch=2),
             run(max_num_seqs=103),
             *(run(max_num_seqs=20, rest=rest) for rest in GRAPHS_OF_64),
         ),
         negative=(
             run("sglang", graph_max_batch=32, max_num_seqs=20),
-            run("sglang", graph_max_batch=8),
+            run("sglang", graph_max_batch=48),
             run(max_num_seqs=102),
             run(max_num_seqs=103, enforce_eager=True),
             run(max_num_seqs=103, rest=("--max-cudagraph-capture-size", "515")),

@@ -35,6 +35,10 @@ def write_head(path: Path, third: bool = True) -> Path:
     return write_view(path, head.config, tensors=head.tensors, values=head.values)
 
 
+DRAFTED = ("--speculative-config", '{"method": "draft_model", "num_speculative_tokens": 2}')
+NAMED_NOTHING = ("--speculative-config", '{"method": "draft_model", "model": "./nothing"}')
+
+
 def codes(document: dict) -> set[str]:
     return {finding["code"] for finding in document["findings"]}
 
@@ -368,6 +372,109 @@ def test_a_record_is_compared_with_the_files_and_the_configuration_that_are_name
     assert "LOCK-03" in codes(invoke("check", str(moved), "--lock", lock, "--json").document)
     assert invoke("check", str(tmp_path / "nowhere"), "--lock", lock).code == "DP401"
     assert invoke("check", str(target), "--draft", str(moved), "--lock", lock).code == "DP001"
+
+
+def test_a_record_says_target_and_engine_of_a_configuration_that_names_neither(
+    invoke, target: Path, tmp_path: Path
+) -> None:
+    lock = str(tmp_path / "lock.json")
+    config = '{"method": "ngram", "num_speculative_tokens": 4}'
+    for engine, given in (
+        ("draftproof", (str(target), "--speculative-config", config)),
+        ("vllm", (str(target), "--command", f"vllm serve --speculative-config '{config}'")),
+    ):
+        assert invoke("lock", *given, "--out", lock, "--force").status == 0
+        for said, status in ((config, 0), (config.replace("4", "6"), 5)):
+            result = invoke("check", "--lock", lock, "--speculative-config", said, "--json")
+            assert (result.status, result.document["engine"]["name"]) == (status, engine)
+            assert ("LOCK-06" in codes(result.document)) == (status == 5)
+            assert "ECON-03" in result.document["checked"]  # the target's files were read
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        ("--command", "vllm serve some/model"),
+        ("--command", "vllm serve some/model --spec-method ngram --spec-tokens 4"),
+        ("--engine", "vllm", "--speculative-config", '{"method": "suffix"}'),
+        ("--engine", "llamacpp", "--command", "llama-server -m m.gguf --spec-type ngram-simple"),
+    ],
+)
+def test_a_drafter_that_the_configuration_has_no_use_for(
+    invoke, target: Path, tmp_path: Path, configuration: tuple[str, ...]
+) -> None:
+    head = write_head(tmp_path / "head")
+    result = invoke("check", str(target), "--draft", str(head), *configuration)
+    assert (result.status, result.code) == (2, "DP001")
+    assert "--draft" in result.stderr
+
+
+def test_the_configuration_names_the_drafter_and_the_option_says_where_it_lies(
+    invoke, target: Path, tmp_path: Path
+) -> None:
+    """vLLM guesses the method from the name in the configuration, whatever the folder here is called."""
+    for folder, name, method in (
+        ("one-eagle3", "some/thing", "draft_model"),
+        ("two", "some/thing-eagle3", "eagle3"),
+    ):
+        head = write_head(tmp_path / folder)
+        config = json.dumps({"model": name, "num_speculative_tokens": 3})
+        told = []
+        for given in (
+            ("--engine", "vllm==0.33.0", "--speculative-config", config),
+            ("--command", f"vllm serve m --speculative-config '{config}'", "--engine", "vllm==0.33.0"),
+        ):
+            result = invoke("check", str(target), "--draft", str(head), *given, "--json")
+            assert result.document["methods"] == [method]
+            told.append((result.status, codes(result.document)))
+        assert told[0] == told[1]
+
+
+def test_what_is_remarked_of_a_command_is_remarked_of_the_object_alone(invoke, target: Path) -> None:
+    for config in (
+        '{"method": "qwen3_next_mtp", "num_speculative_tokens": 1}',
+        '{"method": "[ngram]", "num_speculative_tokens": 1}',
+    ):
+        told = []
+        for given in (
+            ("--command", f"vllm serve m --speculative-config '{config}'"),
+            ("--speculative-config", config),
+        ):
+            result = invoke("check", str(target), "--engine", "vllm==0.33.0", *given, "--json")
+            told.append([found for found in result.document["findings"] if found["code"].startswith("FLAG")])
+        assert told[0] == told[1] != []
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "field"),
+    [
+        ("check", ("{target}", "--draft", "./nothing"), "--draft"),
+        ("check", ("./nothing", "--draft", "{target}"), "TARGET"),
+        ("check", ("{target}", "--engine", "vllm", "--draft", "./nothing", *DRAFTED), "--draft"),
+        ("check", ("{target}", "--engine", "draftproof", *NAMED_NOTHING), "speculation.model"),
+        ("check", ("{target}", "--traffic", "nothing.jsonl"), "--traffic"),
+        ("advise", ("{target}", "--workload", "nothing.jsonl"), "--workload"),
+        ("plan", ("{target}", "--memory", "1GiB", "--draft", "./nothing", *DRAFTED), "--draft"),
+        ("plan", ("{target}", "--memory", "1GiB", *NAMED_NOTHING), "speculation.model"),
+        ("lock", ("{target}", "--draft", "./nothing", *DRAFTED), "--draft"),
+        ("lock", ("./nothing", "--command", "vllm serve m"), "TARGET"),
+    ],
+)
+def test_what_is_not_there_is_named_by_what_the_user_wrote(
+    invoke, target: Path, command: str, given: tuple[str, ...], field: str
+) -> None:
+    result = invoke(command, *(str(target) if word == "{target}" else word for word in given), "--json")
+    assert (result.status, result.document["error"]["field"]) == (2, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_ollama"), [("llama3.2", True), ("qwen2.5:7b", True), ("./x", False), ("x.gguf", False)]
+)
+def test_a_name_of_ollamas_is_told_apart_from_a_path(invoke, name: str, is_ollama: bool) -> None:
+    for command in (("check", name), ("advise", name), ("models", "show", name)):
+        error = invoke(*command, "--json").document["error"]
+        assert error["code"] == "DP401"
+        assert ("ollama show --modelfile" in error["remedy"]) == is_ollama
 
 
 def test_where_a_server_listens_is_no_drift(invoke, target: Path, tmp_path: Path) -> None:

@@ -97,3 +97,17 @@ def test_the_drafter_is_the_model_that_the_configuration_leaves_out(
     record = json.loads(capsys.readouterr().out)["record"]
     assert record["drafter"]["reference"] == draft
     assert record["deployment"]["speculation"]["drafter"]["name"] == (named or draft)
+
+
+def test_a_measurement_of_a_model_of_another_name_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, report = write_checkpoint(tmp_path / "target"), tmp_path / "report.json"
+    for model, is_told in ((str(target), False), ("/elsewhere/other.gguf", True)):
+        said = {"engine": "draftproof", "model": {"model": model}, "cells": [{"verdict": "pays"}]}
+        report.write_text(json.dumps(said))
+        out = tmp_path / "deployed.json"
+        given = ["lock", str(target), "--speculative-config", SPECULATION, "--verdict", str(report)]
+        assert main.run([*given, "--out", str(out), "--force"]) == 0
+        assert ("another name" in capsys.readouterr().out) == is_told
+        assert json.loads(out.read_text())["verdict"]["model"] == model

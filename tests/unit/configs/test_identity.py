@@ -40,6 +40,25 @@ def test_what_config_states_is_found_and_named_as_a_claim(tmp_path: Path) -> Non
     assert found.same_shape == ()
 
 
+@pytest.mark.parametrize(
+    ("place", "is_known"),
+    [
+        ("hub/models--Qwen--Qwen3-8B/snapshots/0123abc", True),
+        ("hub/models--Qwen--Qwen3-8B/snapshots/0123abc/", True),
+        ("hub/models--Qwen--Qwen3-8B", False),
+        ("hub/datasets--Qwen--Qwen3-8B/snapshots/0123abc", False),
+        ("hub/models--Qwen--Qwen3-8B/snapshots/0123abc/adapted", False),
+    ],
+)
+def test_the_hubs_cache_keeps_the_name(tmp_path: Path, place: str, is_known: bool) -> None:
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    directory = _directory(tmp_path / place, **QWEN3_8B)
+    reference = str(directory) + ("/" if place.endswith("/") else "")
+    found = match(identify(reference, open_view(reference)), load_catalogue())
+    assert (found.model == "Qwen/Qwen3-8B") == is_known
+    assert not is_known or (found.claim is not None and not found.claim.is_of_files)
+
+
 def test_a_shape_alone_is_a_hint_and_no_match(tmp_path: Path) -> None:
     directory = _directory(tmp_path / "m", **QWEN3_8B, _name_or_path="/data/runs/17")
     found = match(identify(str(directory), open_view(str(directory))), load_catalogue())

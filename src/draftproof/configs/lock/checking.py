@@ -17,7 +17,7 @@ from draftproof.configs.lock.live import look
 from draftproof.configs.lock.making import installed_version, plain, record_checkpoint
 from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord, read_record
 from draftproof.configs.speculation import Deployment
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import DraftproofError, named_by
 from draftproof.core.finding import Finding
 from draftproof.core.provenance import hardware
 
@@ -106,10 +106,11 @@ def _checkpoint(
     hidden: dict[str, str],
     progress: Callable[[str], None],
 ) -> CheckpointRecord | None:
+    argument = "TARGET" if whose == "target" else "--draft"
     if given is not None and then is None:
         raise DraftproofError(
             "DP001",
-            "TARGET" if whose == "target" else "--draft",
+            argument,
             f"{given[:80]}, and the record has no {whose}",
             "what the record has",
             "Leave it out, or write a new record.",
@@ -117,7 +118,9 @@ def _checkpoint(
     if then is None:
         return None
     try:
-        return record_checkpoint(open_view(given or then.reference), progress)
+        with named_by(argument):
+            view = open_view(given or then.reference)
+        return record_checkpoint(view, progress)
     except DraftproofError as error:
         if error.code not in _NOT_HERE or given is not None:
             raise

@@ -12,7 +12,7 @@ from typing import Any
 
 from draftproof.checkpoints.tokenizers.reading import is_tokenizer_file
 from draftproof.configs.lock.codes import STATEMENTS
-from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord
+from draftproof.configs.lock.record import CheckpointRecord, DeploymentRecord, plain_name
 from draftproof.core.finding import Evidence, Finding, Severity, Source
 
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
@@ -163,10 +163,8 @@ def _template(maker: _Maker, lock: DeploymentRecord, now: Now) -> Iterator[Findi
 def _served(maker: _Maker, lock: DeploymentRecord, now: Now) -> Iterator[Finding]:
     if now.served is None or lock.target is None:
         return
-    named = lock.deployment.get("target")
-    configured = str(named.get("name", "")) if isinstance(named, Mapping) else ""
-    names = {_name(lock.target.reference), *map(_name, served_names(lock)), _name(configured)} - {""}
-    if names.isdisjoint(map(_name, now.served)):
+    names = lock.names()
+    if names.isdisjoint(map(plain_name, now.served)):
         yield maker.finding(
             "LOCK-09",
             Severity.ERROR,
@@ -181,27 +179,6 @@ def _served(maker: _Maker, lock: DeploymentRecord, now: Now) -> Iterator[Finding
                 ),
             ),
         )
-
-
-def served_names(lock: DeploymentRecord) -> list[str]:
-    """Names that the recorded command gives the model: --served-model-name, --alias."""
-    found: list[str] = []
-    taking = False
-    for word in lock.arguments:
-        flag, equals, value = word.partition("=")
-        if word.startswith("-"):
-            taking = flag in ("--served-model-name", "--alias", "-a")
-            if taking and equals:
-                found.append(value)
-        elif taking:
-            found += word.split(",")
-    return found
-
-
-def _name(reference: str) -> str:
-    """The last part of a path or hub id, without revision and suffix."""
-    plain = reference.rstrip("/").replace("\\", "/").rpartition("/")[2]
-    return plain.partition("@")[0].removesuffix(".gguf").lower()
 
 
 def _settings(maker: _Maker, now: Now) -> Iterator[Finding]:

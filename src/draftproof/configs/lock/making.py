@@ -24,7 +24,7 @@ from draftproof.configs.lock.redaction import redact, redact_text, redact_words
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import assignment, read_command
 from draftproof.configs.speculation import Deployment, ModelRef, as_dict
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import DraftproofError, named_by
 from draftproof.core.files import open_regular
 from draftproof.core.provenance import hardware
 from draftproof.core.version import __version__
@@ -64,12 +64,12 @@ def make_record(subject: Subject, progress: Progress = lambda what: None) -> Dep
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=f"draftproof {__version__}",
         engine=_engine(deployment, subject.version),
-        target=_checkpoint(subject.target, deployment.target, progress),
-        drafter=_checkpoint(subject.drafter, deployment.speculation.drafter, progress),
+        target=_checkpoint("TARGET", subject.target, deployment.target, progress),
+        drafter=_checkpoint("--draft", subject.drafter, deployment.speculation.drafter, progress),
         arguments=tuple(arguments_of(subject.text)),
         deployment=plain(deployment),
         hardware=asdict(hardware()),
-        verdict=None if subject.verdict is None else read_verdict(subject.verdict),
+        verdict=None if subject.verdict is None else read_verdict(subject.verdict, deployment.engine),
     )
 
 
@@ -80,17 +80,22 @@ def plain(deployment: Deployment) -> Mapping[str, Any]:
     return found
 
 
-def _checkpoint(reference: str | None, model: ModelRef | None, progress: Progress) -> CheckpointRecord | None:
+def _checkpoint(
+    argument: str, reference: str | None, model: ModelRef | None, progress: Progress
+) -> CheckpointRecord | None:
     if reference is None and model is None:
         return None
     if reference is None:
+        argument = "--command"
         assert model is not None
         reference = os.path.expanduser(model.name)
         if model.revision is not None and not os.path.exists(reference):
             reference = f"{reference}@{model.revision}"
     if os.path.exists(reference):
         reference = os.path.abspath(reference)
-    return record_checkpoint(open_view(reference), progress)
+    with named_by(argument):
+        view = open_view(reference)
+    return record_checkpoint(view, progress)
 
 
 def record_checkpoint(view: CheckpointView, progress: Progress = lambda what: None) -> CheckpointRecord:
@@ -147,8 +152,8 @@ def installed_version(engine: str) -> str | None:
         return None
 
 
-def read_verdict(path: Path) -> VerdictRecord:
-    """Hash and verdicts of a report.json. Raises DP002 or DP432."""
+def read_verdict(path: Path, engine: str) -> VerdictRecord:
+    """Hash, verdicts and model of a report.json. Raises DP002, and DP432 for no report, or one of another engine."""
     try:
         with open_regular(path) as file:
             content = file.read(REPORT_MAX_BYTES + 1)
@@ -164,7 +169,8 @@ def read_verdict(path: Path) -> VerdictRecord:
     try:
         if len(content) > REPORT_MAX_BYTES:
             raise ValueError
-        cells = parse_json(path, content.decode("utf-8")).get("cells")
+        report = parse_json(path, content.decode("utf-8"))
+        cells = report.get("cells")
         verdicts = tuple(str(cell["verdict"]) for cell in cells or ())
         if not isinstance(cells, list):
             raise ValueError
@@ -176,4 +182,19 @@ def read_verdict(path: Path) -> VerdictRecord:
             "the report.json of a measurement",
             "Name that file.",
         ) from error
-    return VerdictRecord(path=os.path.abspath(path), sha256=digest, verdicts=verdicts)
+    measured, model = report.get("engine"), report.get("model")
+    if isinstance(measured, str) and measured != engine:
+        raise DraftproofError(
+            "DP432",
+            str(path),
+            f"a measurement of {measured}",
+            f"one of {engine}, which is deployed",
+            "Leave --verdict out: the record then says that nothing shows that this deployment pays.",
+        )
+    name = model.get("model") if isinstance(model, dict) else None
+    return VerdictRecord(
+        path=os.path.abspath(path),
+        sha256=digest,
+        verdicts=verdicts,
+        model=redact_text(name) if isinstance(name, str) else None,
+    )

@@ -7,12 +7,13 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import parse_json
+from draftproof.checkpoints.hub_settings import cached_name
 from draftproof.core.errors import DraftproofError
 from draftproof.core.files import open_regular
 
@@ -50,11 +51,13 @@ class EngineRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRecord:
-    """A report of a measurement: where it lies, its sha256, and what it says."""
+    """A report of a measurement: where it lies, its sha256, and what it says. `model`: what was measured, None where
+    the report does not say it."""
 
     path: str
     sha256: str
     verdicts: tuple[str, ...]
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +75,41 @@ class DeploymentRecord:
     hardware: Mapping[str, Any]
     verdict: VerdictRecord | None
 
+    def names_target(self, name: str) -> bool:
+        """Whether a name or path may stand for the target: its last part is that of a name which the record has."""
+        return plain_name(name) in self.names()
+
+    def names(self) -> frozenset[str]:
+        """What the target is called: by its reference, in the configuration, and by the flags that name it anew."""
+        named = self.deployment.get("target")
+        configured = str(named.get("name", "")) if isinstance(named, Mapping) else ""
+        reference = "" if self.target is None else self.target.reference
+        return frozenset(map(plain_name, (reference, configured, *_served_names(self.arguments)))) - {""}
+
     def as_dict(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA_VERSION, "kind": KIND, **asdict(self)}
+
+
+def plain_name(reference: str) -> str:
+    """The last part of a path or hub id, without revision and suffix; of the hub's own cache the repository's."""
+    place = cached_name(reference) or reference
+    plain = place.rstrip("/").replace("\\", "/").rpartition("/")[2]
+    return plain.partition("@")[0].removesuffix(".gguf").lower()
+
+
+def _served_names(arguments: Sequence[str]) -> list[str]:
+    """Names that the recorded command gives the model: --served-model-name, --alias."""
+    found: list[str] = []
+    taking = False
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        if word.startswith("-"):
+            taking = flag in ("--served-model-name", "--alias", "-a")
+            if taking and equals:
+                found.append(value)
+        elif taking:
+            found += word.split(",")
+    return found
 
 
 def write_record(path: Path, record: DeploymentRecord) -> None:
@@ -153,6 +189,7 @@ class _Reader:
                 path=verdict._text("path"),
                 sha256=verdict._text("sha256"),
                 verdicts=verdict._texts("verdicts"),
+                model=verdict._text_or_none("model"),
             ),
         )
 

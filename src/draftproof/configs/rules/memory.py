@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import takewhile
 
+from draftproof.configs.engines.sglang.defaults import SPECULATIVE_REQUESTS
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.facts import readings as read
 from draftproof.configs.rules.facts.runners import runner
@@ -44,18 +45,21 @@ _LEAST_REQUESTS = 256
 
 
 def _graphs(case: Case) -> Iterator[Hit]:
-    graphs, requests = case.deployment.graph_max_batch, case.deployment.max_num_seqs
+    graphs, said = case.deployment.graph_max_batch, case.deployment.max_num_seqs
+    requests = SPECULATIVE_REQUESTS if said is None and case.engine == "sglang" else said
     if requests is None:
         return
     if case.engine == "vllm" and not case.deployment.enforce_eager:
         yield from _graph_tokens(case, requests)
     elif graphs is not None and graphs < requests:
+        by_default = "" if said is not None else " by default"
         yield on_command(
-            f"Graphs are captured up to a batch of {graphs}, and up to {requests} requests run: above it "
+            f"Graphs are captured up to a batch of {graphs}, and up to {requests} requests run{by_default}: above it "
             "rounds are slower.",
             "graph batch size",
             graphs,
             f"{requests}",
+            severity=Severity.WARNING if said is not None else Severity.INFO,
         )
 
 
@@ -143,7 +147,8 @@ def _token_budget(case: Case) -> Iterator[Hit]:
 def _capped_requests(case: Case) -> Iterator[Hit]:
     if case.deployment.max_num_seqs is None:
         yield on_command(
-            "--max-running-requests is not given, and SGLang sets it to 48 as soon as speculation is on.",
+            f"--max-running-requests is not given, and SGLang sets it to {SPECULATIVE_REQUESTS} as soon as "
+            "speculation is on.",
             "--max-running-requests",
             "not given",
         )

@@ -50,7 +50,7 @@ class Facts:
     @property
     def is_claimed_by_files(self) -> bool:
         """Known by what the checkpoint's own files state, which copies and fine-tuned models keep."""
-        return self.match.claim is not None and self.match.claim.where != "as you named it"
+        return self.match.claim is not None and self.match.claim.is_of_files
 
     @property
     def active_parameters(self) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from draftproof.checkpoints.layers import Compressed, Latent, Paired, attention_of
 from draftproof.checkpoints.states import RunningState, dtype_bytes
+from draftproof.configs.engines.sglang.defaults import SPECULATIVE_REQUESTS
 from draftproof.planning import passes
 from draftproof.planning.engines.layers import (
     StateBytes,
@@ -310,7 +311,7 @@ rules = EngineMemory(
     read_version="0.5.23",
     page_tokens=1,
     max_num_seqs=lambda memory: 512,
-    max_num_seqs_speculative=48,
+    max_num_seqs_speculative=SPECULATIVE_REQUESTS,
     max_batched_tokens=_chunk,
     fraction=None,
     fraction_covers="static",

@@ -342,10 +342,46 @@ def test_no_file(tmp_path: Path) -> None:
         assert caught.value.code == "DP002"
 
 
+@pytest.mark.parametrize(("measured", "is_taken"), [(None, True), ("vllm", True), ("draftproof", False)])
+def test_a_measurement_of_another_engine_is_no_verdict_on_this_one(
+    tmp_path: Path, measured: str | None, is_taken: bool
+) -> None:
+    path = tmp_path / "report.json"
+    said = {} if measured is None else {"engine": measured}
+    path.write_text(json.dumps({**said, "model": {"model": "/m/Qwen3"}, "cells": [{"verdict": "pays"}]}))
+    if is_taken:
+        assert read_verdict(path, "vllm").model == "/m/Qwen3"
+        return
+    with pytest.raises(DraftproofError) as caught:
+        read_verdict(path, "vllm")
+    assert caught.value.code == "DP432"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("Qwen/Qwen3-8B", True),
+        ("/models/qwen3-8b/", True),
+        ("/c/hub/models--Qwen--Qwen3-8B/snapshots/0123abc", True),
+        ("served-name", True),
+        ("/models/Qwen3-8B.gguf", True),
+        ("Qwen/Qwen3-0.6B", False),
+        ("/c/hub/models--Qwen--Qwen3-4B/snapshots/Qwen3-8B-not", False),
+    ],
+)
+def test_names_of_the_target(place: Path, name: str, is_known: bool) -> None:
+    found = replace(
+        record(place),
+        deployment={"target": {"name": "Qwen/Qwen3-8B"}},
+        arguments=("vllm", "serve", "x", "--served-model-name", "served-name"),
+    )
+    assert found.names_target(name) == is_known
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cells": 3}', '{"cells": [1]}', '{"cells": [{}]}'])
 def test_verdicts_that_are_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(content)
     with pytest.raises(DraftproofError) as caught:
-        read_verdict(path)
+        read_verdict(path, "vllm")
     assert caught.value.code == "DP432"

@@ -15,6 +15,9 @@ ALGORITHMS = {
     "dflash": "DFLASH", "dspark": "DSPARK",
 }  # fmt: skip
 
+SPECULATIVE_REQUESTS = 48
+"""Requests that run at once under every algorithm but UNO, where --max-running-requests is not given."""
+
 
 def defaults(deployment: Deployment) -> list[tuple[str, Any, str]]:
     """What SGLang takes for what is unsaid."""
@@ -27,7 +30,7 @@ def defaults(deployment: Deployment) -> list[tuple[str, Any, str]]:
         ("lora", False, "off without --enable-lora or --lora-paths"),
     ]
     if method in ALGORITHMS:
-        found.append(("max_num_seqs", 48, "set for every algorithm but UNO"))
+        found.append(("max_num_seqs", SPECULATIVE_REQUESTS, "set for every algorithm but UNO"))
         found.append(("speculation.verification", "standard", "the rule of its sampler at thresholds of 1"))
         block = speculation.verification == "block"
         sampled = method in ("dflash", "dspark") or (block and method in flags.SCHEDULED)
