@@ -194,8 +194,8 @@ def _windowed_tree(case: Case) -> Iterator[Hit]:
 
 
 _ANSWER_OF_LENGTH = Source(
-    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (configs/model_config.py), llama.cpp build 11434 "
-    "(tools/server)",
+    name="vLLM 0.33.0 source (config/model.py), SGLang 0.5.23 source (configs/model_config.py), llama.cpp build "
+    "11434, run",
     read="2026-11",
 )
 _LENGTH_READINGS = (
@@ -228,10 +228,20 @@ def _longest(case: Case, view: CheckpointView) -> int | None:
     return max((length for length in found if length is not None), default=None)
 
 
+def _is_stretched(case: Case) -> bool:
+    """Whether llama.cpp's command scales YaRN, which alone moves the context that its slots are cut to."""
+    rules = rope_rules(case.target.language_config)
+    said = case.extra("rope_scaling")
+    is_yarn = said == "yarn" if said is not None else any(rope_kind(rule) in _YARN for rule in rules)
+    return is_yarn and any(case.extra(key) is not None for key in ("rope_scale", "rope_freq_scale"))
+
+
 def _beyond_target(case: Case) -> Iterator[Hit]:
     served, is_llamacpp = case.deployment.max_model_len, case.engine == "llamacpp"
     changes = ("override_kv",) if is_llamacpp else _CHANGES_LENGTH
     if served is None or any(case.extra(key) is not None for key in changes):
+        return
+    if is_llamacpp and _is_stretched(case):
         return
     view = case.target
     longest = whole(view.language_config, "max_position_embeddings") if is_llamacpp else _longest(case, view)
@@ -240,9 +250,7 @@ def _beyond_target(case: Case) -> Iterator[Hit]:
     variable = _ALLOWS_MORE.get(case.engine)
     is_allowed = variable is None or (case.environment(variable) or "").lower() in _TRUE
     if is_llamacpp:
-        effect = (
-            "a request is cut off there, with rope scaling, too, and the cache takes memory for all of them"
-        )
+        effect = "a request is cut off there, and the cache takes memory for all of them"
     elif is_allowed:
         effect = "it starts with a warning"
     else:
@@ -336,12 +344,12 @@ RULES = (
         severity=Severity.ERROR,
         about=(
             "vLLM and SGLang refuse a context above what config.json gives with its rope scaling, unless a variable "
-            "allows it. llama.cpp gives no request more than the context in the file, whatever --ctx-size and rope "
-            "scaling say."
+            "allows it. llama.cpp gives no request more than the context in the file, whatever --ctx-size says, unless "
+            "YaRN is scaled in the command."
         ),
         remedy=(
-            "Lower the context to what the target has, or write the rope scaling into its config.json (llama.cpp: the "
-            "longer context into the file, with --override-kv)."
+            "Lower the context to what the target has, or write the rope scaling into its config.json (llama.cpp: "
+            "--rope-scaling yarn --rope-scale N)."
         ),
         source=_ANSWER_OF_LENGTH,
         judge=_beyond_target,
