@@ -210,8 +210,10 @@ class Engine:
         """Ends a request now; None when it is not known (it may have ended already)."""
         sequence = self._scheduler.get(req_id)
         if sequence is None:
+            self._controller.end(req_id)  # it may have ended in a `step` that was interrupted (Ctrl-C)
             return None
-        sequence.abort()
+        if sequence.finish_reason is None:
+            sequence.abort()
         event = self._end(sequence)
         self._controller.end(req_id)
         self._tell([event])

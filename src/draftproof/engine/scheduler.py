@@ -103,10 +103,6 @@ class Scheduler:
     def get(self, req_id: str) -> Sequence | None:
         return self._by_id.get(req_id)
 
-    def sequences(self) -> Iterable[Sequence]:
-        yield from self._running
-        yield from self._waiting
-
     @property
     def has_work(self) -> bool:
         return bool(self._by_id)

@@ -48,10 +48,6 @@ class BlockTable:
             self._num_named = len(self.block_ids)
         return self._num_named * BLOCK_SIZE
 
-    def num_known(self, token_ids: Sequence[int], limit: int) -> int:
-        """How many of the first `limit` tokens `match` would find."""
-        return 0 if self._keys is None else self._pool.num_known(self._keys.of(token_ids, limit)) * BLOCK_SIZE
-
     def grow(self, num_tokens: int) -> bool:
         """Room for `num_tokens` tokens in all; False, and nothing changed, when the blocks cannot be had."""
         missing = BlockPool.blocks_for(num_tokens) - len(self.block_ids)

@@ -17,6 +17,10 @@ from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import DraftsChains, HoldsCache, Proposer, SequenceView
 from draftproof.verify.types import Rule, Verdict
 
+ROUNDS_ALONE = 64
+"""Rounds in which requests are asked one by one after a batch failed though none of them did: maybe for lack of
+memory that is there again."""
+
 T = TypeVar("T")
 Asking = Callable[[Sequence[SequenceView], Sequence[int]], T]
 
@@ -35,7 +39,7 @@ class Guard:
         self.failures: dict[str, str] = {}
         self._chains = proposer.chains if isinstance(proposer, DraftsChains) else None
         self._vocab_size = vocab_size
-        self._fails_for_batches = False
+        self._rounds_alone = 0
 
     @property
     def drafts_chains(self) -> bool:
@@ -57,7 +61,7 @@ class Guard:
     def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
         """One entry per sequence; those that are not served draft nothing, the others are asked together.
 
-        A batch that fails is asked for again one by one. Where none of them is to blame, so it stays.
+        A batch that fails is asked for again one by one; where none of them is to blame, for some rounds.
         """
         served = self._served(sequences)
         batch = self._together(self._checked, served, sequences, budgets)
@@ -136,7 +140,10 @@ class Guard:
         budgets: Sequence[int],
     ) -> T | None:
         """What is drafted for all that are served at once; None where they have to be asked one by one."""
-        if not served or self._fails_for_batches:
+        if not served:
+            return None
+        if self._rounds_alone:
+            self._rounds_alone -= 1
             return None
         try:
             return ask([sequences[index] for index in served], [budgets[index] for index in served])
@@ -144,7 +151,7 @@ class Guard:
             if len(served) == 1:
                 self._fail(sequences[served[0]], error)
             else:
-                self._fails_for_batches = True
+                self._rounds_alone = ROUNDS_ALONE
                 logger.warning("proposer %r failed for a batch: %s", self.proposer.name, error)
             return None
 
@@ -164,7 +171,7 @@ class Guard:
                 drafts[index] = ask([sequences[index]], [budgets[index]])
             except Exception as error:
                 self._fail(sequences[index], error)
-                self._fails_for_batches = False
+                self._rounds_alone = 0
         return drafts
 
     def _checked_chains(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> list[list[int]]:

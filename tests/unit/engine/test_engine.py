@@ -199,7 +199,8 @@ def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
             progress[event.req_id] += 1
     assert progress["first"] == 10
     assert progress["long"] == 0
-    long = next(sequence for sequence in engine._scheduler.sequences() if sequence.request.req_id == "long")
+    long = engine._scheduler.get("long")
+    assert long is not None
     assert long.num_computed >= 40, "the prompt gets on as well"
 
 

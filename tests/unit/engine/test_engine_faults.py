@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -273,6 +275,29 @@ def test_events_reach_their_stream_whoever_steps_or_aborts() -> None:
     assert aborted[-1].finished is not None
     assert aborted[-1].finished.finish_reason == "abort"
     engine.check_idle()
+
+
+@pytest.mark.parametrize("where", ["_commit", "_end", "_let_proposers_follow", "_tell"])
+def test_an_engine_serves_on_after_ctrl_c(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted anywhere in the part of a round in which requests end."""
+    engine = make_engine()
+    prompts = [[*PROMPT, last] for last in range(3)]
+    expected = [output.token_ids for output in make_engine().generate(prompts, GREEDY)]
+    inner = getattr(engine, where)
+    for at in range(1, 4 + GREEDY.max_tokens):  # type: ignore[operator]
+        calls = itertools.count(1)
+
+        def interrupted(*args: Any, calls: Iterator[int] = calls, at: int = at) -> Any:
+            if next(calls) == at:
+                raise KeyboardInterrupt
+            return inner(*args)
+
+        monkeypatch.setattr(engine, where, interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            engine.generate(prompts, GREEDY, intent=NGram(prompt_lookup_min=1))
+        engine.check_idle()
+    monkeypatch.setattr(engine, where, inner)
+    assert [output.token_ids for output in engine.generate(prompts, GREEDY)] == expected
 
 
 def test_plain_requests_pay_for_no_drafts() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from draftproof.core.errors import DraftproofError
 from draftproof.kv.cache import KVCache
 from draftproof.models.base import ForwardBatch, Segment
-from draftproof.models.native import NativeLinear, NativeModel, argmax_rows, status
+from draftproof.models.native import NativeLinear, NativeModel, status
 from draftproof.models.native.library import OUT_OF_MEMORY, check
 from support.native_models import SMALL, chain, join, random_tokens, random_weights, variant
 
@@ -249,21 +249,6 @@ def test_linears_alone_leave_later_passes_as_they_were(model: NativeModel) -> No
     assert torch.equal(model.forward(GOOD, cache), expected)
     with pytest.raises(ValueError, match="num_rows"):
         model.linears_only(0)
-
-
-@pytest.mark.parametrize("vocab_size", [1, 7, 8, 9, 1000, 49152])
-def test_argmax_rows(vocab_size: int) -> None:
-    logits = torch.randn(5, vocab_size, generator=torch.Generator().manual_seed(0)).round(decimals=1)
-    lowest = [row.tolist().index(max(row.tolist())) for row in logits]  # ties: the lowest id
-    assert argmax_rows(logits).tolist() == lowest
-
-
-def test_argmax_of_odd_rows() -> None:
-    inf, nan = float("inf"), float("nan")
-    rows = torch.tensor(
-        [[nan, 1.0, 2.0], [-inf, -inf, -inf], [nan, nan, nan], [1.0, inf, inf], [-0.0, 0.0, -1.0]]
-    )
-    assert argmax_rows(rows).tolist() == [1 + 1, 0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

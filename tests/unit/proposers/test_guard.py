@@ -10,7 +10,7 @@ from torch import Tensor
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView
-from draftproof.proposers.guard import Guard
+from draftproof.proposers.guard import ROUNDS_ALONE, Guard
 from draftproof.verify.types import Verdict
 
 
@@ -92,3 +92,16 @@ def test_what_fails_for_batches_alone_is_asked_one_by_one(kind: type[Failing]) -
     assert ask(guard, "ab") == drafts("ab")
     assert proposer.asked == ["ab", "a", "b", "a", "b"]
     assert not guard.failures
+
+
+@Proposers
+def test_what_failed_for_a_batch_once_is_asked_together_again(kind: type[Failing]) -> None:
+    proposer = kind(fails_together=True)
+    guard = Guard(proposer, vocab_size=None)
+    assert ask(guard, "ab") == drafts("ab")
+    proposer._fails_together = False
+    for _ in range(ROUNDS_ALONE):
+        assert ask(guard, "ab") == drafts("ab")
+    proposer.asked.clear()
+    assert ask(guard, "ab") == drafts("ab")
+    assert proposer.asked == ["ab"]

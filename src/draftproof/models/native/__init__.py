@@ -6,7 +6,7 @@ which kernels run.
 """
 
 from draftproof.models.native.compilation import build
-from draftproof.models.native.library import Status, argmax_rows, quantize, status
+from draftproof.models.native.library import Status, quantize, status
 from draftproof.models.native.linear import NativeLinear
 from draftproof.models.native.model import MAX_THREADS, NativeModel
 
@@ -15,7 +15,6 @@ __all__ = [
     "NativeLinear",
     "NativeModel",
     "Status",
-    "argmax_rows",
     "build",
     "quantize",
     "status",

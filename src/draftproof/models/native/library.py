@@ -60,7 +60,6 @@ class BatchStruct(ctypes.Structure):
 
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "dp_description": (c_char_p, []),
-    "dp_panel_channels": (c_int32, []),
     "dp_model_new": (c_char_p, [POINTER(ShapeStruct), POINTER(LayerStruct), c_int32, POINTER(c_void_p)]),
     "dp_model_free": (None, [c_void_p]),
     "dp_model_load": (c_char_p, [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_int32]),
@@ -75,7 +74,6 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "dp_linear_apply": (c_char_p, [c_void_p, c_void_p, c_int32, c_void_p, c_int32]),
     "dp_round": (c_char_p, [c_void_p, c_int32, c_int64, c_int32, c_void_p, c_int32]),
     "dp_advise_huge_pages": (None, [c_void_p, c_int64]),
-    "dp_argmax_rows": (None, [c_void_p, c_int64, c_int64, c_void_p]),
     "dp_read_memory": (c_int64, [c_void_p, c_int64, c_int32]),
 }
 
@@ -189,18 +187,6 @@ def quantize(tensor: Tensor, type_name: str) -> BlockTensor:
         )
     )
     return blocks
-
-
-def argmax_rows(logits: Tensor) -> Tensor:
-    """The lowest index of each row's largest value, without waking PyTorch's threads. A NaN never wins.
-
-    logits float32 [num_rows, vocab], contiguous; returns int64 [num_rows].
-    """
-    assert logits.dim() == 2
-    assert logits.dtype == torch.float32
-    out = torch.empty(logits.shape[0], dtype=torch.int64)
-    library().dp_argmax_rows(address(logits), logits.shape[0], logits.shape[1], address(out))
-    return out
 
 
 def read_memory(data: Tensor, num_threads: int) -> None:

@@ -3,9 +3,9 @@
 // The numbers promised for one query, whatever shares the pass with it: its visible keys are taken in order, in
 // chunks of CHUNK keys counted from the sequence's first token. A score is two chains of fused multiply-adds, one over
 // the even and one over the odd elements, added. Per chunk the running maximum, sum and output are rescaled (the online
-// softmax of Milakov & Gimelshein, 2018; a weight below e^-64 of the largest so far is zero): weights of keys 16 apart are added, then those 8 apart, then the eight by
-// `sum_lanes`; then the chunk's values are added key by key, each with one fma. A path in a tree is taken in the same
-// chunks as the same tokens in a chain, so it gets the same bits.
+// softmax of Milakov & Gimelshein, 2018; a weight below e^-64 of the largest so far is zero): weights of keys 16 apart
+// are added, then those 8 apart, then the eight by `sum_lanes`; then the chunk's values are added key by key, each with
+// one fma. A path in a tree is taken in the same chunks as the same tokens in a chain, so it gets the same bits.
 //
 // Keys lie word by word, so that a vector holds as many keys as it has lanes and no lanes ever meet: a word of 32 bits is
 // one float32 element of a key or two bfloat16 elements, and a block is [head_dim / elements of a word][BLOCK] words.

@@ -76,12 +76,6 @@ class Plan {
         return segment.context_len + paths[row.path + key - segment.context_len];
     }
 
-    // How many keys from this one on lie in consecutive slots for certain.
-    static int num_in_order(const Segment& segment, int key) {
-        if (!segment.is_tree) return INT32_MAX;
-        return key < segment.context_len ? segment.context_len - key : 1;
-    }
-
   private:
     [[noreturn]] static void fail(const char* what, int64_t found, int64_t limit) {
         throw std::invalid_argument(std::string(what) + ": " + std::to_string(found) + ", limit " +

@@ -251,20 +251,6 @@ class OneLinear {
     int threads_;
 };
 
-int64_t argmax(const float* row, int64_t size) {
-    vec8 best = splat<vec8>(-std::numeric_limits<float>::infinity());
-    int64_t index = 0;
-    for (; index + LANES <= size; index += LANES) {
-        const vec8 v = load<vec8>(row + index);
-        best = v > best ? v : best;
-    }
-    float top = max_lanes(best);
-    for (; index < size; ++index) top = row[index] > top ? row[index] : top;
-    for (index = 0; index < size; ++index)
-        if (row[index] == top) return index;
-    return 0;  // nothing but NaN
-}
-
 }  // namespace
 }  // namespace dp
 
@@ -297,11 +283,6 @@ const char* dp_description() {
     return "generic";
 #endif
 }
-
-// Whether bfloat16 weights are multiplied by AMX, in its order of sums.
-int32_t dp_has_amx() { return dp::has_amx(); }
-
-int32_t dp_panel_channels() { return dp::PANEL; }
 
 const char* dp_model_new(const dp::Shape* shape, const dp::LayerShape* layers, int32_t is_bf16, void** model) {
     return dp::guarded([&] {
@@ -358,10 +339,6 @@ const char* dp_round(const void* source, int32_t source_type, int64_t num_blocks
 }
 
 void dp_advise_huge_pages(void* start, int64_t bytes) { dp::advise_huge_pages(start, size_t(bytes)); }
-
-void dp_argmax_rows(const float* logits, int64_t num_rows, int64_t vocab_size, int64_t* out) {
-    for (int64_t row = 0; row < num_rows; ++row) out[row] = dp::argmax(logits + row * vocab_size, vocab_size);
-}
 
 // Reads `bytes` once with all threads, as the products do; the sum keeps the reads alive. For benchmarks.
 int64_t dp_read_memory(const void* data, int64_t bytes, int32_t threads) {
