@@ -85,7 +85,7 @@ def _random_logits(state: int) -> Tensor:
 
 def _slots(segment: Segment, cache: KVCache) -> list[int]:
     """The tokens in the segment's slots, as the cache has them."""
-    stored = cache.data[0, segment.block_ids, 0, 0, :, 0].flatten()
+    stored = cache.data[segment.block_ids, 0, 0, 0, :, 0].flatten()
     return stored[: segment.context_len + segment.num_rows].long().tolist()
 
 

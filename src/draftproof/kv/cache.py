@@ -20,7 +20,10 @@ __all__ = ["BLOCK_SIZE", "KVCache"]
 
 
 class KVCache:
-    """The storage of one model: `data` [num_layers, num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim], keys first.
+    """The storage of one model: `data` [num_blocks, num_layers, 2, num_kv_heads, BLOCK_SIZE, head_dim], keys first.
+
+    A block lies in one piece: what it takes of the machine's memory is its own bytes, also where pages are huge, and it
+    is given back as a whole.
 
     With `wordwise_keys` the keys of a block lie as the native kernels read them, [head_dim / e, BLOCK_SIZE, e], where
     e elements take 32 bits.
@@ -39,7 +42,7 @@ class KVCache:
         self.num_blocks = num_blocks
         self._wordwise_keys = wordwise_keys
         # Pages are touched on first use only, so an idle cache costs address space, not memory.
-        self.data = torch.empty((num_layers, num_blocks, 2, num_kv_heads, BLOCK_SIZE, head_dim), dtype=dtype)
+        self.data = torch.empty((num_blocks, num_layers, 2, num_kv_heads, BLOCK_SIZE, head_dim), dtype=dtype)
 
     @staticmethod
     def block_bytes(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
@@ -64,7 +67,7 @@ class KVCache:
 
         Keys that lie word by word have the shape [num_layers, num_kv_heads, head_dim / e, e].
         """
-        keys, values = self.data[:, block_ids[position // BLOCK_SIZE]].unbind(1)
+        keys, values = self.data[block_ids[position // BLOCK_SIZE]].unbind(1)
         offset = position % BLOCK_SIZE
         if not self._wordwise_keys:
             return keys[:, :, offset], values[:, :, offset]
@@ -80,12 +83,10 @@ class KVCache:
         if not sys.platform.startswith("linux") or self.data.device.type != "cpu":
             return
         libc = ctypes.CDLL(None)
-        layer_bytes = self.data.stride(0) * self.data.element_size()
-        block_bytes = self.data.stride(1) * self.data.element_size()
+        block_bytes = self.data.stride(0) * self.data.element_size()
         for block_id in block_ids:
-            for layer in range(self.data.shape[0]):
-                start = self.data.data_ptr() + layer * layer_bytes + block_id * block_bytes
-                first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-                length = (start + block_bytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
-                if length > 0:
-                    libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+            start = self.data.data_ptr() + block_id * block_bytes
+            first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+            length = (start + block_bytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+            if length > 0:
+                libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), mmap.MADV_DONTNEED)

@@ -115,7 +115,7 @@ class Decoder:
             views=[view_segment(segment) for segment in batch.segments],
         )
         rows = self._embed(batch.token_ids)
-        for layer, layer_cache in zip(self._layers, cache.data, strict=True):
+        for layer, layer_cache in zip(self._layers, cache.data.unbind(1), strict=True):
             normed = self._norm(rows, layer, Part.INPUT_NORM)
             attended = layer.attention_output(self._attention(layer, normed, layer_cache, shared))
             rows = rows + self._norm(attended, layer, Part.ATTENTION_POST_NORM)

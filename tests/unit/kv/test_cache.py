@@ -19,14 +19,14 @@ def test_compact_moves_a_path_and_nothing_else(dtype: torch.dtype, wordwise_keys
     cache.data.copy_(torch.arange(count).remainder(251).view(cache.data.shape))
     context, path = BLOCK_SIZE - 3, [1, 3, 6]  # across the end of the first block
     before = [tokens(cache, position) for position in range(2 * BLOCK_SIZE)]
-    rest = cache.data[:, 1].clone()
+    rest = cache.data[1].clone()
 
     cache.compact(BLOCKS, context, path)
 
     moved = {context + 1 + depth: context + row for depth, row in enumerate(path)}
     for position in range(2 * BLOCK_SIZE):
         assert torch.equal(tokens(cache, position), before[moved.get(position, position)]), position
-    assert torch.equal(cache.data[:, 1], rest)
+    assert torch.equal(cache.data[1], rest)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
+from draftproof.engine.memory import resident_bytes
 from draftproof.kv.cache import KVCache
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.models.native import NativeLinear, NativeModel, status
@@ -99,7 +101,7 @@ def test_interface_and_new_cache(model: NativeModel) -> None:
     assert model.kernels == "native"
     assert model.config is SMALL
     cache = model.new_cache(3)
-    assert cache.data.shape == (2, 3, 2, 2, 32, 64)
+    assert cache.data.shape == (3, 2, 2, 2, 32, 64)
     assert cache.data.dtype == model.dtype == torch.bfloat16
 
 
@@ -249,6 +251,22 @@ def test_linears_alone_leave_later_passes_as_they_were(model: NativeModel) -> No
     assert torch.equal(model.forward(GOOD, cache), expected)
     with pytest.raises(ValueError, match="num_rows"):
         model.linears_only(0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not tell what is resident")
+def test_a_cache_takes_the_memory_of_the_blocks_in_use() -> None:
+    """Also in huge pages, and also where every configuration of a drafter has a cache of its own."""
+    config = variant(num_layers=16)
+    model = NativeModel(config, random_weights(config, torch.float32), torch.float32, 1)
+    caches = [model.new_cache(num_blocks=512) for _ in range(4)]
+    before = resident_bytes()
+    for cache in caches:
+        for part in cache.slot([0], 0):
+            part.fill_(1.0)
+    in_use = sum(cache.data.nbytes // cache.num_blocks for cache in caches)
+    assert (
+        resident_bytes() - before < in_use + len(caches) * 3 * 2**21
+    )  # of the largest pages, those at the ends
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

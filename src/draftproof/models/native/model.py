@@ -147,7 +147,7 @@ class NativeModel:
 
     def _check_cache(self, cache: KVCache) -> None:
         config = self.config
-        expected = (config.num_layers, cache.num_blocks, 2, config.num_kv_heads, BLOCK_SIZE, config.head_dim)
+        expected = (cache.num_blocks, config.num_layers, 2, config.num_kv_heads, BLOCK_SIZE, config.head_dim)
         if tuple(cache.data.shape) != expected or cache.data.dtype != self.dtype:
             raise ValueError(f"cache of {cache.data.dtype} {tuple(cache.data.shape)}, expected {expected}")
 

@@ -25,15 +25,14 @@ constexpr int CHUNK = BLOCK;          // keys between two rescalings: with the n
 static_assert(CHUNK == 4 * LANES, "the softmax of a chunk is written for four vectors of eight");
 constexpr int QUERY_TILE = 12;        // queries that share the keys of one cache head at a time
 
-// The cache of all layers: [num_layers][num_blocks][2][num_kv_heads], keys first, and of each the block of a head:
+// The cache of all layers: [num_blocks][num_layers][2][num_kv_heads], keys first, and of each the block of a head:
 // keys as above, values [BLOCK][head_dim].
 template <class T> struct Cache {
     T* data;
-    int64_t num_blocks;
-    int num_kv_heads, head_dim;
+    int num_layers, num_kv_heads, head_dim;
 
     T* keys(int layer, int64_t block, int kv_head) const {
-        return data + ((layer * num_blocks + block) * 2 * num_kv_heads + kv_head) * BLOCK * head_dim;
+        return data + ((block * num_layers + layer) * 2 * num_kv_heads + kv_head) * BLOCK * head_dim;
     }
     T* values(int layer, int64_t block, int kv_head) const { return keys(layer, block, kv_head + num_kv_heads); }
 };

@@ -160,7 +160,7 @@ template <class T> class Model final : public AnyModel {
         const std::lock_guard<std::mutex> lock(mutex_);
         const Shape& s = weights_.shape;
         plan_.make(batch, {s.vocab_size, num_blocks, s.num_heads, s.num_kv_heads, s.num_threads});
-        const Cache<T> cache{static_cast<T*>(data), num_blocks, s.num_kv_heads, s.head_dim};
+        const Cache<T> cache{static_cast<T*>(data), s.num_layers, s.num_kv_heads, s.head_dim};
         if (reference) return Reference<T>(weights_, plan_, batch, cache).run(logits);
         space_.prepare(weights_, int(batch.num_rows), int(batch.num_logit_rows));
         Forward<T> pass(weights_, plan_, batch, space_, cache, logits);
