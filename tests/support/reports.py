@@ -215,7 +215,8 @@ ROWS = (
         Scene(("VOCAB-03",), ("{target}", "--draft", "{draft}", "--command",
               "llama-server -m t.gguf -md d.gguf --spec-type draft-simple"), draft=OTHER_IDS),
         Scene(("VOCAB-05",), vllm(PAIR), draft=OTHER_END),
-        Scene(("COMBO-05",), ("--command", "llama-server -m m.gguf --mmproj p.gguf --spec-type ngram-simple"), ),
+        Scene(("COMBO-05",), ("--engine", "llamacpp==7000", "--command",
+              "llama-server -m m.gguf --mmproj p.gguf --spec-type ngram-simple")),
     )),
     Row("MTP written for EAGLE; Eagle3 served as Eagle", (
         Scene(("EAGLE-02",), draft=eagle(),
