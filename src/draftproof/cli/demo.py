@@ -15,6 +15,7 @@ from draftproof import __version__
 from draftproof.cli import output
 from draftproof.cli.options import ModelOptions, announce_engine, json_option, load_engine, model_options
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import write_whole
 
 DEFAULT_MODEL = "smollm2-135m"
 
@@ -98,7 +99,7 @@ def _make_folder(out: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise _cannot_write(path, error) from error
 

@@ -93,7 +93,9 @@ def command(
     finally:
         line.clear()
     try:
-        write_record(out, record)
+        write_record(out, record, over=force)
+    except FileExistsError as error:  # it came while files were read
+        raise _there_already(out) from error
     except OSError as error:
         raise _cannot_write(out, error.strerror or error) from error
     if as_json:
@@ -108,13 +110,17 @@ def _require_place(out: Path, force: bool) -> None:
     if out.is_dir() or not out.parent.is_dir():
         raise _cannot_write(out, "a folder" if out.is_dir() else f"no folder {out.parent}")
     if out.exists() and not force:
-        raise DraftproofError(
-            "DP002",
-            "--out",
-            f"{out}: there already",
-            "a file that is not there yet",
-            "Name another file, or write over it with --force.",
-        )
+        raise _there_already(out)
+
+
+def _there_already(out: Path) -> DraftproofError:
+    return DraftproofError(
+        "DP002",
+        "--out",
+        f"{out}: there already",
+        "a file that is not there yet",
+        "Name another file, or write over it with --force.",
+    )
 
 
 def _cannot_write(out: Path, why: object) -> DraftproofError:

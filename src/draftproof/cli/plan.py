@@ -10,6 +10,7 @@ import click
 from draftproof.cli import output
 from draftproof.cli.options import Within, json_option, parse_bytes, parse_counts
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import write_whole
 
 if TYPE_CHECKING:
     pass
@@ -113,7 +114,7 @@ def command(target: str | None, chart: str | None, as_json: bool, **options: Any
 def write_file(path: Path, text: str) -> None:
     """Raises DP002 where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise DraftproofError(
             "DP002", str(path), error.strerror or error, "a place to write to", "Name another file."

@@ -12,6 +12,7 @@ from draftproof.cli import output
 from draftproof.cli.options import Within, json_option
 from draftproof.cli.prediction import predict
 from draftproof.core.errors import DraftproofError
+from draftproof.core.files import write_whole
 
 if TYPE_CHECKING:
     from draftproof.configs.providers import DeploymentType
@@ -344,7 +345,7 @@ def _show(report: Report, directory: Path | None, as_json: bool) -> int:
             "probe.html": html(blocks),
         }
         for name, text in texts.items():
-            (directory / name).write_text(text, encoding="utf-8")
+            write_whole(directory / name, text)
             output.note(f"wrote {directory / name}")
     if as_json:
         output.print_json(report.as_dict())

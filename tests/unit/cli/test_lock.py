@@ -76,6 +76,16 @@ def test_a_record_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(out.read_text())["engine"]["name"] == "draftproof"
 
 
+def test_a_record_that_comes_while_files_are_read_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, out = write_checkpoint(tmp_path / "target"), tmp_path / "deployed.json"
+    monkeypatch.setattr("draftproof.cli.lock._require_place", lambda out, force: out.write_text("another's"))
+    assert main.run(["lock", str(target), "--speculative-config", SPECULATION, "--out", str(out)]) == 2
+    assert "there already" in capsys.readouterr().err
+    assert out.read_text() == "another's"
+
+
 @pytest.mark.parametrize("place", ["nowhere/x.json", "."])
 def test_a_place_that_takes_no_record_is_named_as_it_was_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str

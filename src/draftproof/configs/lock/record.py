@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 from draftproof.checkpoints.files import parse_json
 from draftproof.checkpoints.hub_settings import cached_name
 from draftproof.core.errors import DraftproofError
-from draftproof.core.files import open_regular
+from draftproof.core.files import open_regular, write_whole
 
 SCHEMA_VERSION = 1
 KIND = "draftproof deployment record"
@@ -112,18 +110,10 @@ def _served_names(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def write_record(path: Path, record: DeploymentRecord) -> None:
-    """Writes the file whole or not at all. Raises OSError."""
+def write_record(path: Path, record: DeploymentRecord, *, over: bool = True) -> None:
+    """Writes the file whole or not at all. Raises OSError; FileExistsError with `over` false for a file that is there."""
     text = json.dumps(record.as_dict(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_whole(path, text, over=over)
 
 
 def read_record(path: Path) -> DeploymentRecord:
