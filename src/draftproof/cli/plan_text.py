@@ -134,7 +134,10 @@ def _least(asked: Asked, plan: MemoryPlan) -> list[str]:
     wanted = asked.concurrency or 1
     found = smallest(asked.setup, asked.context, wanted)
     what = f"{wanted} request{'s' if wanted > 1 else ''} of {asked.context:,} tokens"
-    if plan.setup.rules.fraction_covers == "whole":
+    if found.memory is None:
+        return [f"  a fraction of {asked.setup.used_fraction:g} leaves no room for passes on any device"]
+    works = plan.requests(asked.context) >= wanted
+    if plan.setup.rules.fraction_covers == "whole" or (found.fraction is None and works):
         return [f"  smallest memory for {what}: {amount(found.memory)}"]
     if found.fraction is None:
         said = (
@@ -229,7 +232,7 @@ def document(asked: Asked, points: Sequence[Point]) -> dict[str, Any]:
             {"name": item.name, "bytes": item.num_bytes, "certainty": item.certainty.value, "why": item.why}
             for item in plan.items
         ],
-        "fits": plan.fits,
+        "fits": plan.requests(context) >= (asked.concurrency or 1),
         "cache_bytes": plan.cache_bytes,
         "spare_bytes": plan.spare_bytes,
         "context": context,

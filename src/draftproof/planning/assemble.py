@@ -64,10 +64,9 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
     drafter = _drafter(target, shape, speculation, wish, open_view)
     levels = _levels(speculation, shape) if speculation.method != "none" else 0
     parallel = deployment.tensor_parallel or 1
-    seqs = rules.max_num_seqs(wish.memory)
-    if levels and rules.max_num_seqs_speculative is not None:
-        seqs = rules.max_num_seqs_speculative
-    return Setup(
+    seqs = deployment.max_num_seqs or (rules.max_num_seqs_speculative if levels else None)
+    rows = deployment.max_num_batched_tokens
+    setup = Setup(
         rules=rules,
         target=shape,
         method=speculation.method,
@@ -77,8 +76,8 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         branching=(speculation.tree.branching or 1) if speculation.tree and levels else 1,
         memory=wish.memory,
         fraction=deployment.memory_fraction,
-        max_num_seqs=deployment.max_num_seqs or seqs,
-        max_batched_tokens=deployment.max_num_batched_tokens or rules.max_batched_tokens(wish.memory),
+        max_num_seqs=seqs or 1,
+        max_batched_tokens=rows or 1,
         page_tokens=deployment.block_size or rules.page_tokens,
         float_bytes=float_bytes,
         activation_bytes=activation,
@@ -99,7 +98,9 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         or bool(levels and rules.max_num_seqs_speculative),
         own=read_own(deployment, rules) | _said_by_model(target),
         allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
+        by_memory=(*(() if seqs else ("max_num_seqs",)), *(() if rows else ("max_batched_tokens",))),
     )
+    return setup.on(wish.memory)
 
 
 _LARGEST = {

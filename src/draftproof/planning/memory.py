@@ -16,6 +16,7 @@ from draftproof.planning.setup import Certainty, Item, Setup
 from draftproof.planning.stages import per_stage
 
 _LONG = 8192
+_BEYOND_EVERY_DEVICE = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def _plan_device(setup: Setup) -> MemoryPlan:
     elif rules.fraction_covers == "all":
         cache = math.floor(setup.memory * (fraction or 1.0)) - loaded - passes
     elif rules.fraction_covers == "free":
-        cache = math.floor((setup.memory - loaded - passes) * (fraction or 1.0))
+        free = setup.memory - loaded - passes
+        cache = math.floor(free * (fraction or 1.0)) if free > 0 else free
     elif fraction is None:  # the engine reserves for passes and gives the rest to weights and cache
         cache = setup.memory - loaded - passes
     else:
@@ -169,25 +171,25 @@ class Smallest:
     """The least that works for `requests` requests of `context` tokens.
 
     fraction   of memory, rounded up to hundredths; None: there is none, or the engine has no such setting
-    memory     bytes of a device that would do, at the fraction in use
+    memory     bytes of a device that would do, at the fraction in use, with the sizes that the engine chooses there;
+               None: at this fraction passes run out of memory on every device
     most       the largest fraction that leaves room for passes; None: no such bound
     """
 
     fraction: float | None
-    memory: int
+    memory: int | None
     most: float | None
 
 
 def smallest(setup: Setup, context: int, requests: int) -> Smallest:
     """Of a pipeline, what every stage has enough with."""
-    found = [_smallest(plan, context, requests) for plan in _as_loaded(plan_memory(setup).stages)]
-    fractions = [each.fraction for each in found]
-    bounds = [each.most for each in found if each.most is not None]
+    found = [_least_fraction(plan, context, requests) for plan in _as_loaded(plan_memory(setup).stages)]
+    fractions = [least for least, _ in found]
+    most = min((bound for _, bound in found if bound is not None), default=None)
     fraction = None if None in fractions else max(each for each in fractions if each is not None)
-    most = min(bounds, default=None)
     if fraction is not None and most is not None and fraction > most:
         fraction = None
-    return Smallest(fraction, max(each.memory for each in found), most)
+    return Smallest(fraction, _least_memory(setup, context, requests), most)
 
 
 def _as_loaded(stages: Sequence[MemoryPlan]) -> Sequence[MemoryPlan]:
@@ -198,28 +200,52 @@ def _as_loaded(stages: Sequence[MemoryPlan]) -> Sequence[MemoryPlan]:
     return [replace(plan, items=held) for plan in stages]
 
 
-def _smallest(plan: MemoryPlan, context: int, requests: int) -> Smallest:
-    setup = plan.setup
-    cache = plan.pool.bytes_for(requests, context + plan.lookahead)
+def _parts(plan: MemoryPlan, context: int, requests: int) -> tuple[int, int, int]:
+    """Bytes of what is loaded, of passes, and of the cache that is wanted."""
     loaded = sum(item.num_bytes for item in plan.items if not item.is_dynamic)
     passes = sum(item.num_bytes for item in plan.items if item.is_dynamic)
-    covers, used = setup.rules.fraction_covers, setup.used_fraction
+    return loaded, passes, plan.pool.bytes_for(requests, context + plan.lookahead)
+
+
+def _least_fraction(plan: MemoryPlan, context: int, requests: int) -> tuple[float | None, float | None]:
+    """The least fraction that works, and the most that leaves room for passes, as in `Smallest`."""
+    loaded, passes, cache = _parts(plan, context, requests)
+    covers, memory = plan.setup.rules.fraction_covers, plan.setup.memory
     if covers == "whole":
-        return Smallest(None, loaded + passes + cache, None)
+        return None, None
     if covers == "all":
-        needed = loaded + passes + cache
-        return Smallest(_hundredths(needed / setup.memory), math.ceil(needed / (used or 1.0)), None)
+        return _hundredths((loaded + passes + cache) / memory), None
     if covers == "free":
-        free = setup.memory - loaded - passes
-        fraction = _hundredths(cache / free) if free > 0 else None
-        return Smallest(fraction, loaded + passes + math.ceil(cache / (used or 1.0)), None)
-    most = math.floor((1 - passes / setup.memory) * 100) / 100
-    least = _hundredths((loaded + cache) / setup.memory)
-    works = least is not None and least <= most
-    memory = loaded + cache + passes
-    if used is not None:
-        memory = max(math.ceil((loaded + cache) / used), math.ceil(passes / (1 - used)) if used < 1 else 0)
-    return Smallest(least if works else None, memory, most)
+        free = memory - loaded - passes
+        return (_hundredths(cache / free) if free > 0 else None), None
+    most = math.floor((1 - passes / memory) * 100) / 100
+    least = _hundredths((loaded + cache) / memory)
+    return (least if least is not None and least <= most else None), most
+
+
+def _least_memory(setup: Setup, context: int, requests: int) -> int | None:
+    """From below, for on a larger device an engine may choose larger passes, too."""
+    memory, step = 1, 1
+    while memory < _BEYOND_EVERY_DEVICE:
+        plan = plan_memory(setup.on(memory), context)
+        if plan.requests(context) >= requests:
+            return memory
+        needed = max(_needed(each, context, requests) for each in _as_loaded(plan.stages))
+        memory, step = max(needed, memory + step), 2 * step  # the step outruns what rounding takes away
+    return None
+
+
+def _needed(plan: MemoryPlan, context: int, requests: int) -> int:
+    """Bytes of a device on which nothing else is larger than in `plan`."""
+    loaded, passes, cache = _parts(plan, context, requests)
+    covers, used = plan.setup.rules.fraction_covers, plan.setup.used_fraction
+    if covers == "whole" or used is None:
+        return loaded + passes + cache
+    if covers == "all":
+        return math.ceil((loaded + passes + cache) / used)
+    if covers == "free":
+        return loaded + passes + math.ceil(cache / used)
+    return max(math.ceil((loaded + cache) / used), math.ceil(passes / (1 - used)) if used < 1 else 0)
 
 
 def _hundredths(fraction: float) -> float | None:

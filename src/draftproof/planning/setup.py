@@ -7,7 +7,7 @@ they are bytes. Frozen: a knob is a changed copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -114,6 +114,7 @@ class Setup:
     limits_requests        `max_num_seqs` is a limit that somebody set, or that speculation sets
     own                    settings of the engine's own, by `EngineMemory.reads`; what the target's configuration says
                            to engines: `is_hybrid_swa`, and `names_predictions` for num_nextn_predict_layers
+    by_memory              sizes that nobody said, so that the engine chooses them by the device's memory
     """
 
     rules: EngineMemory
@@ -145,6 +146,13 @@ class Setup:
     prefix_caching: bool = True
     limits_requests: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
+    by_memory: tuple[Literal["max_num_seqs", "max_batched_tokens"], ...] = ()
+
+    def on(self, memory: int) -> Setup:
+        """The same on devices of `memory` bytes."""
+        sizes = {"max_num_seqs": self.max_num_seqs, "max_batched_tokens": self.max_batched_tokens}
+        sizes |= {name: getattr(self.rules, name)(memory) for name in self.by_memory}
+        return replace(self, memory=memory, **sizes)
 
     @property
     def num_stages(self) -> int:

@@ -235,6 +235,19 @@ def test_neither_torch_nor_transformers_is_imported(models: tuple[str, str]) -> 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp", "draftproof"])
+def test_what_fits_is_what_was_asked_for_and_the_memory_that_is_named_would_do(
+    invoke, models: tuple[str, str], engine: str
+) -> None:
+    asked = ("plan", models[0], "--engine", engine, "--context", "4096", "--concurrency", "9", "--json")
+    least = invoke(*asked, "--memory", "3GiB").document["smallest"]["memory_bytes"]
+    for memory, fits in ((least, True), (least * 9 // 10, False)):
+        document = invoke(*asked, "--memory", str(memory)).document
+        assert document["fits"] is (document["requests"]["speculative"] >= 9) is fits
+    text = invoke(*asked[:-1], "--memory", str(least)).out
+    assert "would do" not in text
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_where_nothing_fits_the_settings_that_make_it_fit_are_named(
     invoke, models: tuple[str, str], engine: str

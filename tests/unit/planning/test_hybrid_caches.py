@@ -333,10 +333,9 @@ def test_the_smallest_works_for_hybrid_models_too(
     if found.fraction is not None:
         assert plan_memory(replace(setup, fraction=found.fraction)).requests(context) >= requests
         assert plan_memory(replace(setup, fraction=found.fraction - 0.02)).requests(context) < requests
-    else:
-        assert setup.rules.fraction_covers == "whole"
-        assert plan_memory(replace(setup, memory=found.memory)).requests(context) >= requests
-        assert plan_memory(replace(setup, memory=found.memory - 2**21)).requests(context) < requests
+    assert found.memory is not None
+    assert plan_memory(setup.on(found.memory)).requests(context) >= requests
+    assert plan_memory(setup.on(int(found.memory * 0.998))).requests(context) < requests
 
 
 def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:

@@ -287,15 +287,45 @@ def test_the_smallest_works_and_a_little_less_does_not(
     if found.fraction is not None:
         assert plan_memory(replace(setup, fraction=found.fraction)).requests(context) >= requests
         assert plan_memory(replace(setup, fraction=found.fraction - 0.02)).requests(context) < requests
-    elif setup.rules.fraction_covers == "whole":
-        assert plan_memory(replace(setup, memory=found.memory)).requests(context) >= requests
-        assert plan_memory(replace(setup, memory=found.memory - 2**20)).requests(context) < requests
+    assert found.memory is not None
+    assert plan_memory(setup.on(found.memory)).requests(context) >= requests
+    assert plan_memory(setup.on(found.memory - 2**22)).requests(context) < requests
+
+
+@pytest.mark.parametrize("engine", RULES)
+@pytest.mark.parametrize("memory", [1, 8, 40, 100, 200, 640])
+@pytest.mark.parametrize("speculation", [Speculation(), CHAIN])
+def test_the_memory_that_is_named_would_do_whatever_was_asked_about(
+    engine: str, memory: int, speculation: Speculation, tmp_path: Path
+) -> None:
+    """Limits and rows go by the device where nobody says them, so a larger one may have larger passes."""
+    drafter = DRAFT if speculation is CHAIN else None
+    setup = setup_of(tmp_path, engine, speculation, drafter, wish=Wish(memory=memory * GIB))
+    for context, requests in ((1024, 1), (32768, 20)):
+        found = smallest(setup, context, requests).memory
+        assert found is not None
+        assert plan_memory(setup.on(found)).requests(context) >= requests
+        assert found == smallest(setup.on(found), context, requests).memory
+
+
+def test_where_passes_have_no_room_on_any_device_no_memory_is_named(tmp_path: Path) -> None:
+    setup = setup_of(tmp_path, "sglang", memory_fraction=1.0)
+    assert smallest(setup, 1024, 1).memory is None
+
+
+def test_what_is_missing_is_no_fraction_of_it(tmp_path: Path) -> None:
+    few = setup_of(tmp_path, "trtllm", wish=Wish(memory=2 * GIB), memory_fraction=0.5)
+    plan = plan_memory(few)
+    assert plan.cache_bytes == 2 * GIB - sum(item.num_bytes for item in plan.items) < 0
+    assert plan_memory(replace(few, fraction=0.9)).cache_bytes == plan.cache_bytes
 
 
 def test_where_no_fraction_works_none_is_named(tmp_path: Path) -> None:
     setup = setup_of(tmp_path, "vllm", CHAIN, DRAFT, wish=Wish(memory=16 * GIB))
-    assert smallest(setup, 8192, 1).fraction is None
-    assert smallest(setup, 8192, 1).memory > 16 * GIB
+    found = smallest(setup, 8192, 1)
+    assert found.fraction is None
+    assert found.memory is not None
+    assert found.memory > 16 * GIB
     assert not plan_memory(setup).fits
 
 

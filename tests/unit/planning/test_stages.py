@@ -183,8 +183,9 @@ def test_the_smallest_that_works_works_on_every_stage(
         max_num_seqs=16,
     )  # fmt: skip
     found = smallest(setup, 4096, 16)
-    assert plan_memory(replace(setup, memory=found.memory + 8)).requests(4096) >= 16
-    assert plan_memory(replace(setup, memory=int(found.memory * 0.98))).requests(4096) < 16
+    assert found.memory is not None
+    assert plan_memory(setup.on(found.memory)).requests(4096) >= 16
+    assert plan_memory(setup.on(int(found.memory * 0.98))).requests(4096) < 16
     if found.fraction is not None and setup.used_fraction is not None:
         assert plan_memory(replace(setup, fraction=found.fraction)).requests(4096) >= 16
         assert plan_memory(replace(setup, fraction=found.fraction - 0.01)).requests(4096) < 16
