@@ -98,7 +98,9 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         or bool(levels and rules.max_num_seqs_speculative),
         own=read_own(deployment, rules) | _said_by_model(target),
         allowances=_without_graphs(wish.allowances) if deployment.enforce_eager else wish.allowances,
-        by_memory=(*(() if seqs else ("max_num_seqs",)), *(() if rows else ("max_batched_tokens",))),
+        by_memory=frozenset(
+            name for name, size in {"max_num_seqs": seqs, "max_batched_tokens": rows}.items() if not size
+        ),
     )
     return setup.on(wish.memory)
 

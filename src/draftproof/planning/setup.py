@@ -115,6 +115,7 @@ class Setup:
     own                    settings of the engine's own, by `EngineMemory.reads`; what the target's configuration says
                            to engines: `is_hybrid_swa`, and `names_predictions` for num_nextn_predict_layers
     by_memory              sizes that nobody said, so that the engine chooses them by the device's memory
+    by_memory              of `max_num_seqs` and `max_batched_tokens` those that nobody said, so that the engine goes by memory
     """
 
     rules: EngineMemory
@@ -146,13 +147,19 @@ class Setup:
     prefix_caching: bool = True
     limits_requests: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
-    by_memory: tuple[Literal["max_num_seqs", "max_batched_tokens"], ...] = ()
+    by_memory: frozenset[str] = frozenset()
 
     def on(self, memory: int) -> Setup:
         """The same on devices of `memory` bytes."""
-        sizes = {"max_num_seqs": self.max_num_seqs, "max_batched_tokens": self.max_batched_tokens}
-        sizes |= {name: getattr(self.rules, name)(memory) for name in self.by_memory}
-        return replace(self, memory=memory, **sizes)
+        rules, chosen = self.rules, self.by_memory
+        return replace(
+            self,
+            memory=memory,
+            max_num_seqs=rules.max_num_seqs(memory) if "max_num_seqs" in chosen else self.max_num_seqs,
+            max_batched_tokens=rules.max_batched_tokens(memory)
+            if "max_batched_tokens" in chosen
+            else self.max_batched_tokens,
+        )
 
     @property
     def num_stages(self) -> int:

@@ -244,7 +244,7 @@ def test_what_fits_is_what_was_asked_for_and_the_memory_that_is_named_would_do(
     for memory, fits in ((least, True), (least * 9 // 10, False)):
         document = invoke(*asked, "--memory", str(memory)).document
         assert document["fits"] is (document["requests"]["speculative"] >= 9) is fits
-    text = invoke(*asked[:-1], "--memory", str(least)).out
+    text = invoke(*asked[:-1], "--memory", str(least)).stdout
     assert "would do" not in text
 
 

@@ -1,4 +1,4 @@
-"""Files that a user names: pipes and devices are refused at once, wherever a name is taken; what is written is whole."""
+"""Files that a user names: pipes and devices are refused at once; what is written is whole."""
 
 from __future__ import annotations
 

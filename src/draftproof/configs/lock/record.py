@@ -111,7 +111,7 @@ def _served_names(arguments: Sequence[str]) -> list[str]:
 
 
 def write_record(path: Path, record: DeploymentRecord, *, over: bool = True) -> None:
-    """Writes the file whole or not at all. Raises OSError; FileExistsError with `over` false for a file that is there."""
+    """Writes the file whole or not at all. Raises OSError; with `over` false FileExistsError for what is there."""
     text = json.dumps(record.as_dict(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     write_whole(path, text, over=over)
 
