@@ -162,3 +162,20 @@ def test_what_is_refused_here_is_refused_there(tmp_path: Path) -> None:
     lines = [[target, *flags, "--skip-tokenizer-init"] for flags in (*configs, *REMOVED)]
     for line, verdict in zip(lines, judged(lines), strict=True):
         assert "error" in verdict, line
+
+
+SPELLINGS = [
+    ["-sc.method", "ngram", "-sc.num_speculative_tokens", "3"],
+    ["--speculative.method", "ngram", "--speculative.num_speculative_tokens=3"],
+    ["--speculative", '{"method": "ngram", "num_speculative_tokens": 3}'],
+    ["--spec-method", "ngram", "--spec-tokens", "٣"],
+]
+
+
+def test_spellings_that_are_read_here_are_read_there(tmp_path: Path) -> None:
+    target = models(tmp_path)["target"].name
+    lines = [[target, *flags, "--skip-tokenizer-init"] for flags in SPELLINGS]
+    for line, verdict in zip(lines, judged(lines), strict=True):
+        assert verdict == {"method": "ngram", "depth": 3}, line
+        speculation = VLLM.parse(" ".join(["vllm serve", *map(shlex.quote, line)])).deployment.speculation
+        assert (speculation.method, speculation.depth) == ("ngram", 3), line

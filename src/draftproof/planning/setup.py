@@ -116,6 +116,7 @@ class Setup:
                            to engines: `is_hybrid_swa`, and `names_predictions` for num_nextn_predict_layers
     by_memory              sizes that nobody said, so that the engine chooses them by the device's memory
     by_memory              of `max_num_seqs` and `max_batched_tokens` those that nobody said, so that the engine goes by memory
+    by_memory              of `max_num_seqs` and `max_batched_tokens` those that nobody said: the engine goes by memory
     """
 
     rules: EngineMemory

@@ -32,6 +32,8 @@ class Option:
     choices: tuple[str, ...] = ()
     carried: bool = False
     """Nothing reads its value, so that a variable may stand there."""
+    removed: bool = False
+    """The engine had it once: a beginning that it shares with today's options means those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,14 @@ def is_option(text: str) -> bool:
     return text.startswith("-") and text != "-" and " " not in name and not _NEGATIVE.fullmatch(text)
 
 
-def _by_beginning(place: Place, word: Word, name: str, table: Mapping[str, Option]) -> Option | None:
+def begun(name: str, table: Mapping[str, Option]) -> dict[str, Option]:
+    """Options that `name` may be the beginning of."""
     hits = {option.name: option for spelling, option in table.items() if spelling.startswith(name)}
+    return {name: option for name, option in hits.items() if not option.removed} or hits
+
+
+def _by_beginning(place: Place, word: Word, name: str, table: Mapping[str, Option]) -> Option | None:
+    hits = begun(name, table)
     if len(hits) > 1:
         some = ", ".join(sorted(hits)[:_SHOWN]) + (", …" if len(hits) > _SHOWN else "")
         raise place.at(word.position).refused(

@@ -77,6 +77,10 @@ def test_the_documented_mtp() -> None:
         "vllm serve m --spec-method ngram --spec-tokens 4 --speculative-config.prompt_lookup_max 3",
         "vllm serve m --speculative-config.method=ngram --speculative_config.num-speculative-tokens=4 "
         "--speculative-config.prompt_lookup_max 3",
+        "vllm serve m -sc.method ngram -sc.num_speculative_tokens=4 -sc.prompt_lookup_max 3",
+        "vllm serve m --speculative.method ngram --speculative.num_speculative_tokens=4 "
+        "--speculative.prompt_lookup_max 3",
+        """vllm serve m --speculative '{"method":"ngram","num-speculative-tokens":4,"prompt_lookup_max":3}'""",
         """/usr/bin/vllm serve m -sc '{"method":"ngram","num-speculative-tokens":4,"prompt_lookup_max":3}'""",
         """python3 -m vllm.entrypoints.openai.api_server --model m --speculative-config='{"method":"[ngram]",
         "num_speculative_tokens":4, "prompt_lookup_max":3}'""",
@@ -208,6 +212,9 @@ def test_a_schedule_covers_every_batch_size() -> None:
         ("vllm serve m --spec-tokens 3 --speculative-config '{\"num_speculative_tokens\": 2}'", "--spec-tokens"),
         ("vllm serve m --speculative-config '{\"method\": }'", "JSON value"),
         ("vllm serve m n", "one model"),
+        ("vllm serve m --model n", "one model"),
+        ("docker run vllm/vllm-openai:v0.33.0 m --model n", "one model"),
+        ("vllm serve m -sc.method ngram --speculative-config.num_speculative_tokens 4", "one spelling"),
         ("vllm serve m --gpu-memory-utilization 1.5", "fraction"),
         ("vllm serve m --max-model-len 1.5", "8k"),
         ("vllm serve m --max-num-seqs", "VALUE"),
@@ -339,6 +346,18 @@ def test_an_image_names_the_version_and_comes_back() -> None:
     assert VLLM.parse(DOCKER, "0.33.0").remarks
     assert [remark.setting for remark in VLLM.parse("docker run ubuntu:24.04 --model m").remarks] == ["image"]
     refused("docker run lmsysorg/sglang:v0.5.23 --model m")
+
+
+def test_the_older_entry_point_goes_by_its_flag() -> None:
+    text = "python -m vllm.entrypoints.openai.api_server m --model n"
+    assert settings(text)["target"] == "n"
+    assert effects(text) == [("ignored", "arguments", None)]
+
+
+@pytest.mark.parametrize("digit", ["٣", "３", "३"])
+def test_digits_of_every_script_are_numbers_as_for_python(digit: str) -> None:
+    assert settings(f"vllm serve m --spec-method ngram --spec-tokens {digit}")["speculation.depth"] == 3
+    refused("vllm serve m --spec-method ngram --spec-tokens ³")
 
 
 def test_only_vllm_serve_warns_of_the_model_flag() -> None:

@@ -22,7 +22,7 @@ from draftproof.configs.engines.vllm.config_reading import read_config
 from draftproof.configs.engines.vllm.history import remark_removed
 from draftproof.configs.reading.jsontext import read_json
 from draftproof.configs.reading.node import Node
-from draftproof.configs.reading.options import Given, Option, Options, is_option, read_options, single
+from draftproof.configs.reading.options import Given, Option, Options, begun, is_option, read_options, single
 from draftproof.configs.reading.refusal import Place
 from draftproof.configs.reading.shell import Word
 from draftproof.configs.reading.start import Start
@@ -87,13 +87,13 @@ def _field(path: str, option: Option, node: Node) -> Any:
 
 
 def _read_words(place: Place, begin: Start, read: Reader | None, found: Gathering) -> tuple[str, ...]:
-    of_serve = begin.image is None and all(word.text != _ENTRY_POINT for word in begin.words)
+    is_serve = all(word.text != _ENTRY_POINT for word in begin.words)
     words, file = take_file(place, _after_program(place, begin, found), read, _truth, found)
     words, config = _undotted(place, words)
     given = read_options(place, words, _TABLE, abbreviated="--")
     if file is not None:
         config = _put_under(file, given, config)
-    _read_target(place, given, found, warns=of_serve)
+    _read_target(place, given, found, is_serve, warns=is_serve and begin.image is None)
     unnamed: list[str] = []
     for name, item in given.given.items():
         path = options.FIELDS[name][0] if name in options.FIELDS else "target"
@@ -182,23 +182,27 @@ def _after_program(place: Place, begin: Start, found: Gathering) -> Sequence[Wor
 
 
 def _undotted(place: Place, words: Sequence[Word]) -> tuple[list[Word], Node | None]:
-    """Dashes for underscores in names; `--speculative-config.key value` gathered into an object."""
+    """Dashes for underscores in names; `--speculative-config.key value` gathered into an object, under any spelling."""
     left: list[Word] = []
     members: dict[str, Node] = {}
-    start = 0
+    start, spelling = 0, ""
     index = 0
     while index < len(words):
         word = words[index]
         index += 1
         name, equals, value = word.text.partition("=")
         stem, dot, key = name.partition(".")
-        if not name.startswith("--"):
+        if name.startswith("--"):
+            stem = stem.replace("_", "-")
+            word = replace(word, text=stem + dot + key + equals + value)
+        if not (dot and _is_config(stem)):
             left.append(word)
             continue
-        stem = stem.replace("_", "-")
-        if not (dot and stem == _CONFIG):
-            left.append(replace(word, text=stem + dot + key + equals + value))
-            continue
+        if spelling not in ("", stem):
+            raise place.at(word.position).refused(
+                name, f"{spelling} before every key", f"Write {_CONFIG} always: vLLM keeps one spelling's keys alone."
+            )
+        spelling = stem
         if not equals:
             if index == len(words):
                 raise place.at(word.position).refused(name, f"{name} VALUE", "Give the value.")
@@ -211,6 +215,14 @@ def _undotted(place: Place, words: Sequence[Word]) -> tuple[list[Word], Node | N
     return left, config
 
 
+def _is_config(stem: str) -> bool:
+    """The option's name, its alias, or a beginning that no other option has."""
+    known = _TABLE.get(stem)
+    if known is not None or not stem.startswith("--"):
+        return known is not None and known.name == _CONFIG
+    return set(begun(stem, _TABLE)) == {_CONFIG}
+
+
 def _loose(place: Place, raw: str) -> Node:
     """The value of a dotted key: JSON where it is some, else text."""
     try:
@@ -219,28 +231,35 @@ def _loose(place: Place, raw: str) -> Node:
         return Node(raw, place, place)
 
 
-def _read_target(place: Place, given: Options, found: Gathering, warns: bool) -> None:
-    """`warns`: `vllm serve` takes the model before the flags; an image and the older entry point do not mind."""
+def _read_target(place: Place, given: Options, found: Gathering, is_serve: bool, warns: bool) -> None:
+    """`is_serve`: `vllm serve` puts what --model says before the flags, where one name has room; `warns`: and says that
+    it will not do so for ever, which an image's user does not see."""
     flagged = given.given.get("--model")
     named = single(place, given, "one model before the flags", flagged is not None)
     remark_variables(given, found)
     if named is not None:
         found.settings["target"] = named.text
-    if flagged is not None:
-        if named is not None:
-            found.remark(
-                "ignored", "--model", "the model is named before the flags too", found=str(flagged.value)
-            )
-        else:
-            found.settings["target"] = str(flagged.value)
-        if named is None and warns and flagged.place.name is None:
-            found.remark(
-                "deprecated",
-                "--model",
-                "with `vllm serve` it warns",
-                found=str(flagged.value),
-                today="vllm serve MODEL",
-            )
+    if flagged is None:
+        return
+    of_file = flagged.place.name is not None
+    if named is not None and is_serve and not of_file:
+        raise place.at(named.position).refused(
+            f"{named.text} beside --model {flagged.value}", "one model", "Leave one of them out."
+        )
+    if named is not None and is_serve:
+        found.remark("ignored", "--model", "the model is named before the flags too", found=str(flagged.value))
+        return
+    found.settings["target"] = str(flagged.value)
+    if named is not None:
+        found.remark("ignored", "arguments", "the older entry point goes by --model", found=named.text)
+    elif warns and not of_file:
+        found.remark(
+            "deprecated",
+            "--model",
+            "with `vllm serve` it warns",
+            found=str(flagged.value),
+            today="vllm serve MODEL",
+        )
 
 
 def _set_field(item: Given, found: Gathering) -> None:
@@ -311,7 +330,7 @@ def _read_speculation(place: Place, given: Options, dotted: Node | None, found: 
 def _typed(place: Place, key: str, value: object) -> Any:
     """A flag's text as the key's kind: whole numbers are numbers."""
     text = str(value)
-    if text.isdecimal() and len(text) <= 18 and key not in ("model", "method", "quantization"):
+    if text.isascii() and text.isdecimal() and len(text) <= 18 and key not in ("model", "method", "quantization"):
         return json.loads(text.lstrip("0") or "0")
     return text
 
@@ -328,7 +347,7 @@ _TABLE: Mapping[str, Option] = {
         *(option for _, option in options.FIELDS.values()),
         *(Option(f"--{start}{flag}", "flag") for flag in options.SWITCHES.values() for start in ("", "no-")),
         *options.SPECULATIVE,
-        *(Option(flag) for flag in facts.REMOVED_FLAGS),
+        *(Option(flag, removed=True) for flag in facts.REMOVED_FLAGS),
         *_OTHERS,
     )
     for spelling in (option.name, *option.aliases)
