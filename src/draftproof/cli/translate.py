@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ class _Told:
 
     def error(self) -> DraftproofError | None:
         """DP113 with the reasons, where there is no translation."""
-        notes = [note for note in self.rendered.notes if note.kind.value == "impossible"]
+        notes = [note for note in self._notes() if note.kind.value == "impossible"]
         if not notes:
             return None
         return DraftproofError(
@@ -159,6 +159,7 @@ class _Told:
         )
 
     def document(self) -> dict[str, Any]:
+        from draftproof.configs.lock.redaction import redact
         from draftproof.configs.speculation import as_dict
 
         return {
@@ -168,9 +169,9 @@ class _Told:
             },
             "to": {"engine": self.writing.engine, "version": self.to_version or self.writing.read_version},
             "artifacts": [{"name": part.name, "text": part.text} for part in self.rendered.artifacts],
-            "notes": [_note(note) for note in self.rendered.notes],
+            "notes": [_note(note) for note in self._notes()],
             "remarks": [_remark(remark) for remark in self._remarks()],
-            "deployment": as_dict(self.parsed.deployment),
+            "deployment": redact(as_dict(self.parsed.deployment)),
         }
 
     def show(self) -> None:
@@ -181,7 +182,7 @@ class _Told:
             click.echo(part.text.rstrip("\n"))
         rows = [
             (note.kind.value, note.setting, _change(note.before, note.after), _reason(note))
-            for note in self.rendered.notes
+            for note in self._notes()
         ]
         rows += [
             (remark.effect, remark.setting, _change(remark.found, remark.today), remark.reason)
@@ -190,6 +191,12 @@ class _Told:
         output.note()
         for line in _table(rows):
             output.note(line)
+
+    def _notes(self) -> Sequence[Note]:
+        return [
+            replace(note, before=_hidden(note.before), after=_hidden(note.after))
+            for note in self.rendered.notes
+        ]
 
     def _remarks(self) -> Sequence[Remark]:
         from draftproof.configs.engines.base import Remark
@@ -205,7 +212,18 @@ class _Told:
             for dialect, version in ((self.reading, self.from_version), (self.writing, self.to_version))
             if version is not None and version != dialect.read_version
         ]
-        return [*self.parsed.remarks, *unread]
+        told = [
+            replace(remark, found=_hidden(remark.found), today=_hidden(remark.today))
+            for remark in self.parsed.remarks
+        ]
+        return [*told, *unread]
+
+
+def _hidden(text: str | None) -> str | None:
+    """The account is for logs: keys and passwords stand in what is ready to paste alone."""
+    from draftproof.configs.lock.redaction import redact_text
+
+    return None if text is None else redact_text(text)
 
 
 def _note(note: Note) -> Mapping[str, object]:

@@ -112,3 +112,36 @@ def test_what_is_printed_is_read_again_files_and_all(invoke) -> None:
     ] == (speculation)
     again = invoke("translate", "--from", "trtllm", "--to", "trtllm", stdin=printed.encode())
     assert again.stdout == printed
+
+
+SECRET = "a-secret-of-mine"
+SECRETS = {
+    "vllm": (
+        f"HF_TOKEN={SECRET} vllm serve m --spec-method ngram --spec-tokens 5 --api-key {SECRET} --hf-token={SECRET}",
+        f"docker run -e HF_TOKEN={SECRET} vllm/vllm-openai:v0.33.0 --model m -sc.method ngram "
+        f"-sc.num_speculative_tokens 5 --api-key {SECRET}",
+        f'{{"model": "m", "hf_token": "{SECRET}", "speculative_config": {{"method": "suffix"}}}}',
+    ),
+    "sglang": (
+        f"HF_TOKEN={SECRET} python -m sglang.launch_server --model-path m --speculative-algorithm NGRAM "
+        f"--speculative-num-draft-tokens 6 --api-key {SECRET}",
+    ),
+    "llamacpp": (
+        f"llama-server -m m.gguf --spec-type ngram-simple --api-key {SECRET} --hf-token {SECRET} -hft {SECRET}",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"), [(name, text) for name, texts in SECRETS.items() for text in texts]
+)
+@pytest.mark.parametrize("other", [*SECRETS, "draftproof"])
+def test_secrets_stand_in_what_is_ready_to_paste_alone(invoke, engine: str, text: str, other: str) -> None:
+    asked = ("translate", "--from", engine, "--to", other, text)
+    result = invoke(*asked)
+    assert SECRET not in result.stderr
+    assert (SECRET in result.stdout) == (engine == other)
+    document = invoke(*asked, "--json").document
+    written = document.pop("artifacts")
+    assert SECRET not in json.dumps(document)
+    assert (SECRET in json.dumps(written)) == (engine == other)

@@ -200,7 +200,9 @@ def _undotted(place: Place, words: Sequence[Word]) -> tuple[list[Word], Node | N
             continue
         if spelling not in ("", stem):
             raise place.at(word.position).refused(
-                name, f"{spelling} before every key", f"Write {_CONFIG} always: vLLM keeps one spelling's keys alone."
+                name,
+                f"{spelling} before every key",
+                f"Write {_CONFIG} always: vLLM keeps one spelling's keys alone.",
             )
         spelling = stem
         if not equals:
@@ -247,7 +249,9 @@ def _read_target(place: Place, given: Options, found: Gathering, is_serve: bool,
             f"{named.text} beside --model {flagged.value}", "one model", "Leave one of them out."
         )
     if named is not None and is_serve:
-        found.remark("ignored", "--model", "the model is named before the flags too", found=str(flagged.value))
+        found.remark(
+            "ignored", "--model", "the model is named before the flags too", found=str(flagged.value)
+        )
         return
     found.settings["target"] = str(flagged.value)
     if named is not None:
@@ -330,7 +334,12 @@ def _read_speculation(place: Place, given: Options, dotted: Node | None, found: 
 def _typed(place: Place, key: str, value: object) -> Any:
     """A flag's text as the key's kind: whole numbers are numbers."""
     text = str(value)
-    if text.isascii() and text.isdecimal() and len(text) <= 18 and key not in ("model", "method", "quantization"):
+    if (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) <= 18
+        and key not in ("model", "method", "quantization")
+    ):
         return json.loads(text.lstrip("0") or "0")
     return text
 
