@@ -213,7 +213,7 @@ class _Told:
             if version is not None and version != dialect.read_version
         ]
         told = [
-            replace(remark, found=_hidden(remark.found), today=_hidden(remark.today))
+            replace(remark, found=_hidden(remark.found) or "", today=_hidden(remark.today))
             for remark in self.parsed.remarks
         ]
         return [*told, *unread]
