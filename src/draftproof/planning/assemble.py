@@ -66,7 +66,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
     parallel = deployment.tensor_parallel or 1
     seqs = deployment.max_num_seqs or (rules.max_num_seqs_speculative if levels else None)
     rows = deployment.max_num_batched_tokens
-    setup = Setup(
+    return Setup(
         rules=rules,
         target=shape,
         method=speculation.method,
@@ -76,8 +76,8 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         branching=(speculation.tree.branching or 1) if speculation.tree and levels else 1,
         memory=wish.memory,
         fraction=deployment.memory_fraction,
-        max_num_seqs=seqs or 1,
-        max_batched_tokens=rows or 1,
+        max_num_seqs=seqs or rules.max_num_seqs(wish.memory),
+        max_batched_tokens=rows or rules.max_batched_tokens(wish.memory),
         page_tokens=deployment.block_size or rules.page_tokens,
         float_bytes=float_bytes,
         activation_bytes=activation,
@@ -102,7 +102,6 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
             name for name, size in {"max_num_seqs": seqs, "max_batched_tokens": rows}.items() if not size
         ),
     )
-    return setup.on(wish.memory)
 
 
 _LARGEST = {

@@ -151,16 +151,14 @@ class Setup:
     by_memory: frozenset[str] = frozenset()
 
     def on(self, memory: int) -> Setup:
-        """The same on devices of `memory` bytes."""
-        rules, chosen = self.rules, self.by_memory
-        return replace(
-            self,
-            memory=memory,
-            max_num_seqs=rules.max_num_seqs(memory) if "max_num_seqs" in chosen else self.max_num_seqs,
-            max_batched_tokens=rules.max_batched_tokens(memory)
-            if "max_batched_tokens" in chosen
-            else self.max_batched_tokens,
-        )
+        """The same on devices of `memory` bytes; a size that was turned since stays as it is."""
+        seqs, rows = self.rules.max_num_seqs, self.rules.max_batched_tokens
+        found = replace(self, memory=memory)
+        if "max_num_seqs" in self.by_memory and self.max_num_seqs == seqs(self.memory):
+            found = replace(found, max_num_seqs=seqs(memory))
+        if "max_batched_tokens" in self.by_memory and self.max_batched_tokens == rows(self.memory):
+            found = replace(found, max_batched_tokens=rows(memory))
+        return found
 
     @property
     def num_stages(self) -> int:
