@@ -274,6 +274,16 @@ def _drip(handler: Handler, body: dict[str, Any]) -> None:
     handler.close_connection = True
 
 
+def _drip_of_headers(handler: Handler, body: dict[str, Any]) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    try:
+        while not handler.server.released.wait(0.02):
+            handler.wfile.write(b"X: y\r\n")
+    except OSError:
+        pass
+    handler.close_connection = True
+
+
 def _silence(handler: Handler, body: dict[str, Any]) -> None:
     handler.server.released.wait()
     handler.close_connection = True
@@ -307,6 +317,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "error in the stream": _error_in_stream,
     "rubbish in the stream": _stream_of_rubbish,
     "drip": _drip,
+    "drip of headers": _drip_of_headers,
     "silence": _silence,
     "hang up": _hang_up,
     "compressed": _compressed,

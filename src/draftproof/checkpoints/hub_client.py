@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from draftproof.checkpoints.hub_settings import HubSettings, without_credentials
+from draftproof.core.deadline import within
 from draftproof.core.errors import DraftproofError
 from draftproof.core.version import __version__
 
@@ -110,7 +111,7 @@ class HubClient:
 
         for attempt in range(1, _NUM_ATTEMPTS + 1):
             try:
-                return _within(stop, work)
+                return within(stop, work, "hub request")
             except TimeoutError as error:
                 raise self._unreachable(url, f"no whole answer in {self.settings.deadline_s:g} s") from error
             except _PassingError as fault:
@@ -200,31 +201,6 @@ def contradiction(url: str, found: str, expected: str) -> DraftproofError:
 
 def _shown(url: str) -> str:
     return without_credentials(url)[:300]
-
-
-def _within(stop: float, work: Callable[[], Result]) -> Result:
-    """What `work` returns or raises. Raises TimeoutError at `stop`, by time.monotonic.
-
-    In a thread of its own: neither name resolution nor a server that sends its headers byte by byte can be timed out
-    otherwise. A thread that is given up holds nothing and does not keep the process alive.
-    """
-    outcome: list[tuple[Result | None, BaseException | None]] = []
-
-    def run() -> None:
-        try:
-            outcome.append((work(), None))
-        except BaseException as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True, name="hub request")
-    thread.start()
-    thread.join(max(0.0, stop - time.monotonic()))
-    if not outcome:
-        raise TimeoutError
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return cast(Result, result)
 
 
 def _read_whole(response: httpx.Response, url: str, max_bytes: int, stop: float) -> bytes:

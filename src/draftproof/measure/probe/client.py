@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from draftproof.core.deadline import within
 from draftproof.measure.probe.answer import Answer, Failure, FailureKind, StreamEvent, count, dicts
 from draftproof.measure.probe.endpoint import Endpoint
 from draftproof.measure.probe.secret import ApiKey
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARS = 600
 _RETRIED = frozenset({500, 502, 503, 504})
+_READER_FIRST_S = 0.5
+"""A body that is too slow is the reader's to tell: it knows what came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +149,16 @@ class Client:
         if self._http is None:
             with self.connected():
                 return self._attempt(method, path, body, accept_text)
-        self._http.cookies.clear()
+        http = self._http
+        http.cookies.clear()
         started = self.clock()
         try:
-            with self._http.stream(
-                method, self.endpoint.origin + path, headers=self._headers(body), json=body
-            ) as response:
-                return _Reader(self, response, started).read(_is_stream(body), accept_text)
+            stop = time.monotonic() + self.limits.request_s + _READER_FIRST_S
+            return within(
+                stop, lambda: self._exchange(http, method, path, body, accept_text, started), "probe request"
+            )
+        except TimeoutError:
+            return self._failed(FailureKind.TOO_SLOW, "no whole headers", started)
         except httpx.TimeoutException as error:
             return self._failed(FailureKind.TIMEOUT, type(error).__name__, started)
         except httpx.ConnectError as error:
@@ -160,6 +166,19 @@ class Client:
             return self._failed(kind, str(error), started)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
             return self._failed(FailureKind.UNREACHABLE, f"{type(error).__name__}: {error}", started)
+
+    def _exchange(
+        self,
+        http: httpx.Client,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        accept_text: bool,
+        started: float,
+    ) -> Answer:
+        url = self.endpoint.origin + path
+        with http.stream(method, url, headers=self._headers(body), json=body) as response:
+            return _Reader(self, response, started).read(_is_stream(body), accept_text)
 
     def _headers(self, body: dict[str, Any] | None) -> dict[str, str]:
         accept = "text/event-stream" if _is_stream(body) else "application/json, text/plain;q=0.5"

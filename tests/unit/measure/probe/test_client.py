@@ -15,7 +15,11 @@ from support.fake_endpoint import MISBEHAVIOURS, Planted, serving
 
 KEY = "sk-PLANTED-0123456789abcdef"
 SMALL = Limits(wait_s=5, body_bytes=1 << 20, event_chars=1 << 16)
-SHORT = {"drip": Limits(request_s=0.4), "silence": Limits(silence_s=0.3)}
+SHORT = {
+    "drip": Limits(request_s=0.4),
+    "drip of headers": Limits(request_s=0.1),
+    "silence": Limits(silence_s=0.3),
+}
 BODY: dict[str, Any] = {"model": "fake", "messages": [], "max_tokens": 4}
 
 
@@ -45,6 +49,7 @@ KINDS = {
     "error in the stream": FailureKind.ERROR_IN_STREAM,
     "rubbish in the stream": FailureKind.NOT_JSON,
     "drip": FailureKind.TOO_SLOW,
+    "drip of headers": FailureKind.TOO_SLOW,
     "silence": FailureKind.TIMEOUT,
     "hang up": FailureKind.UNREACHABLE,
     "compressed": FailureKind.ENCODED,
