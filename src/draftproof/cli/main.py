@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -75,11 +76,22 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain once more while closing the stream.
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        for number in (1, 2):
-            os.dup2(nothing, number)
+        # The reader (`| head`) has what it wanted.
+        _mute()
         return output.DONE
+    except OSError as error:
+        # A stream takes nothing more (a full disk), not even the report of that: the other one may.
+        with suppress(OSError):
+            output.report_mistake(_system_mistake(error), as_json=False)
+        _mute()
+        return output.BAD_INPUT
+
+
+def _mute() -> None:
+    """Python would complain once more while closing a stream that takes nothing."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nothing, number)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,3 +174,22 @@ def test_json_survives_a_terminal_that_knows_only_ascii() -> None:
 def test_numbers_between_bounds_are_numbers(invoke, arguments: tuple[str, ...], value: str) -> None:
     result = invoke(*arguments, value)
     assert (result.status, result.code) == (2, "DP001")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device that is always full")
+@pytest.mark.parametrize("full", ["stdout", "stderr"])
+@pytest.mark.parametrize(
+    "command", [("rules", "list"), ("check", "nowhere"), ("plan", "nowhere", "--memory", "1GiB")]
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_stream_on_a_full_disk_is_the_users(
+    full: str, command: tuple[str, ...], form: tuple[str, ...]
+) -> None:
+    with Path("/dev/full").open("w") as stream:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, full: stream}
+        words = [sys.executable, "-m", "draftproof", *command, *form]
+        done = subprocess.run(words, text=True, check=False, **streams)
+    assert done.returncode == (0 if command[0] == "rules" and full == "stderr" else 2)
+    assert "Traceback" not in (done.stderr or "")
+    if full == "stderr" and form:
+        assert json.loads(done.stdout)["schema_version"] == 1
