@@ -114,8 +114,6 @@ class Setup:
     limits_requests        `max_num_seqs` is a limit that somebody set, or that speculation sets
     own                    settings of the engine's own, by `EngineMemory.reads`; what the target's configuration says
                            to engines: `is_hybrid_swa`, and `names_predictions` for num_nextn_predict_layers
-    by_memory              sizes that nobody said, so that the engine chooses them by the device's memory
-    by_memory              of `max_num_seqs` and `max_batched_tokens` those that nobody said, so that the engine goes by memory
     by_memory              of `max_num_seqs` and `max_batched_tokens` those that nobody said: the engine goes by memory
     """
 
