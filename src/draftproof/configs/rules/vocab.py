@@ -70,9 +70,12 @@ def _equal_size(case: Case) -> Iterator[Hit]:
     if abs(ours - theirs) <= demand.size_slack:
         return
     allowed = f"at most {demand.size_slack} rows" if demand.size_slack else "equal sizes"
+    is_doubtful = bool(demand.doubt) and case.has_same_tokenizer
+    doubt = f" The two sources disagree: {demand.doubt}." if is_doubtful else ""
     yield Hit(
-        detail=f"{case.title} asks for {allowed}, and vocab_size differs by {abs(ours - theirs)}.",
+        detail=f"{case.title} asks for {allowed}, and vocab_size differs by {abs(ours - theirs)}.{doubt}",
         evidence=_size_evidence(case, ours, theirs),
+        severity=Severity.WARNING if is_doubtful else None,
         remedy=_size_remedy(case, demand),
         reading=demand.reading,
     )

@@ -21,6 +21,7 @@ class VocabularyDemand:
     different     whether it can draft across different vocabularies: never, always, or asked (by a setting)
     how           that setting, as it is written
     least_overlap share of the smaller vocabulary below which drafting across vocabularies is an error
+    doubt         what speaks against `size_slack`: a pair beyond it gets a warning with both facts
     """
 
     reading: Reading
@@ -29,6 +30,7 @@ class VocabularyDemand:
     different: Literal["never", "asked", "always"] = "never"
     how: str = ""
     least_overlap: float = ADVISED_OVERLAP
+    doubt: str = ""
 
 
 def _reading(engine: str, versions: str, name: str, url: str | None = None) -> Reading:
@@ -60,6 +62,10 @@ DEMANDS: Mapping[str, VocabularyDemand] = MappingProxyType(
             ),
             size_slack=0,
             compares_ids=True,
+            doubt=(
+                "its documentation starts STANDALONE with Qwen2.5 7B and 1.5B, which differ by 128 rows, while the "
+                "worker of 0.5.23 raises a ValueError"
+            ),
         ),
         "trtllm": VocabularyDemand(
             reading=_reading("trtllm", ">=1.2,<1.4", "TensorRT-LLM, main branch of mid-2026"),
