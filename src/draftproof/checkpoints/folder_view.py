@@ -19,10 +19,9 @@ from draftproof.checkpoints.folder import Folder, sha256_of
 from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.integers import unpack_integers
 from draftproof.checkpoints.naming import language_config
-from draftproof.checkpoints.safetensors import TensorEntry
 from draftproof.checkpoints.shards import Shards, find_shards, read_header, read_headers
 from draftproof.checkpoints.tokenizers.reading import TokenizerFiles, is_tokenizer_file, max_bytes_of
-from draftproof.checkpoints.view import Kind, TensorInfo
+from draftproof.checkpoints.view import Header, Kind, TensorInfo
 from draftproof.checkpoints.vocabulary import Vocabulary
 
 _DECIDING = (
@@ -128,10 +127,7 @@ class FolderView:
     def tensors(self) -> Mapping[str, TensorInfo] | None:
         if self._entries is None:
             return None
-        return {
-            name: TensorInfo(entry.dtype, entry.shape, entry.num_bytes, file)
-            for name, (file, entry) in self._entries.items()
-        }
+        return {name: info for name, (info, _) in self._entries.items()}
 
     @property
     def tokenizer(self) -> str:
@@ -151,14 +147,14 @@ class FolderView:
         found = self._entry(tensor)
         if found is None:
             return None
-        file, entry = found
-        label = f"{self._folder.label(file)}: {tensor}"
+        info, place = found
+        label = f"{self._folder.label(info.where)}: {tensor}"
         return unpack_integers(
             label,
-            entry.dtype,
-            entry.num_bytes,
+            info.dtype,
+            info.num_bytes,
             limit,
-            lambda: self._folder.read_range(file, entry.offset, entry.num_bytes),
+            lambda: self._folder.read_range(info.where, place, info.num_bytes),
         )
 
     def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:
@@ -181,11 +177,11 @@ class FolderView:
         return find_shards(self._folder)
 
     @cached_property
-    def _entries(self) -> Mapping[str, tuple[str, TensorEntry]] | None:
+    def _entries(self) -> Header | None:
         shards = self._shards
         return None if shards is None or shards.missing else read_headers(self._folder, shards)
 
-    def _entry(self, tensor: str) -> tuple[str, TensorEntry] | None:
+    def _entry(self, tensor: str) -> tuple[TensorInfo, int] | None:
         """From its own shard alone where the index says which."""
         shards = self._shards
         if shards is None:
@@ -195,8 +191,7 @@ class FolderView:
         file = shards.weight_map.get(tensor)
         if file is None or file in shards.missing:
             return None
-        entry = read_header(self._folder, file).get(tensor)
-        return None if entry is None else (file, entry)
+        return read_header(self._folder, file).get(tensor)
 
     def _document(self, name: str) -> Mapping[str, Any]:
         text = self._text(name)

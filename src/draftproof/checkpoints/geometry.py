@@ -115,10 +115,16 @@ def geometry(view: CheckpointView) -> Geometry:
         )
     mtp = _mtp_layers(view, values, shape, layers) if head is None else ()
     parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
-    weights, mtp_weights = _weights(view, values, parameters, len(layers))
-    if mtp and mtp_weights is None and view.tensors is None:
-        mtp_weights = weights_from_formula(view, count_mtp(values, shape, layers, len(mtp)))
-    counted = count_from_tensors(view, len(layers))
+    counted = mtp_weights = None
+    if view.tensors is not None:
+        body = {name: info for name, info in view.tensors.items() if not is_of_mtp(name, len(layers))}
+        predicting = {name: info for name, info in view.tensors.items() if name not in body}
+        weights, counted = weights_from_tensors(body), count_from_tensors(view.kind, body)
+        mtp_weights = weights_from_tensors(predicting) if predicting else None
+    else:
+        weights = weights_from_formula(view, parameters)
+        if mtp:
+            mtp_weights = weights_from_formula(view, count_mtp(values, shape, layers, len(mtp)))
     grouped = [own for layer in layers if isinstance(own := attention_of(layer), KeyValues)]
     attends = any(attention_of(layer) is not None for layer in layers)
     return Geometry(
@@ -265,17 +271,6 @@ def _columns_of_input(values: Values, shape: Architecture, first: Layer) -> int:
         "a first layer with keys and values per head, or with latent attention",
         "No published head is known to have one, and its size is not guessed. Compare config.json with its source.",
     )
-
-
-def _weights(
-    view: CheckpointView, values: Values, parameters: Parameters, num_layers: int
-) -> tuple[Weights, Weights | None]:
-    tensors = view.tensors
-    if tensors is None:
-        return weights_from_formula(view, parameters), None
-    own = {name: info for name, info in tensors.items() if not is_of_mtp(name, num_layers)}
-    predicting = {name: info for name, info in tensors.items() if name not in own}
-    return weights_from_tensors(own), weights_from_tensors(predicting) if predicting else None
 
 
 def _with_total(values: Values, parameters: Parameters, total: int) -> Parameters:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import broken, detect
 from draftproof.checkpoints.folder import Folder, LocalFolder
-from draftproof.checkpoints.gguf_cursor import MAX_ARRAY_ELEMENTS, Cursor, ShortError
+from draftproof.checkpoints.gguf_cursor import LENGTH, MAX_ARRAY_ELEMENTS, Cursor
 from draftproof.checkpoints.gguf_naming import models_among
 from draftproof.checkpoints.gguf_parts import check_part, part_names, require_all
+from draftproof.checkpoints.view import Header, TensorInfo
 from draftproof.core.errors import DraftproofError
 
 MAX_METADATA_KEYS = 1 << 14
@@ -89,7 +93,7 @@ class GgufTensor:
     part: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GgufFile:
     """The headers of one model: of a file, or of the parts of a split one, in order.
 
@@ -99,11 +103,19 @@ class GgufFile:
 
     paths: tuple[Path, ...]
     metadata: dict[str, Any]
-    tensors: dict[str, GgufTensor]
+    header: Header
 
     @property
     def path(self) -> Path:
         return self.paths[0]
+
+    @cached_property
+    def tensors(self) -> dict[str, GgufTensor]:
+        parts = {path.name: part for part, path in enumerate(self.paths)}
+        return {
+            name: GgufTensor(info.dtype, info.shape, place, info.num_bytes, parts[info.where])
+            for name, (info, place) in self.header.items()
+        }
 
 
 Checkpoint = Path | GgufFile
@@ -156,16 +168,16 @@ def read_model(
     with ThreadPoolExecutor(_NUM_READERS) as readers:
         headers = list(readers.map(read, names))
     metadata = headers[0].metadata
-    tensors: dict[str, GgufTensor] = {}
+    tensors: Header = {}
     for index, (part, header) in enumerate(zip(names, headers, strict=True)):
         check_part(folder.label(part), header.metadata, index, len(names))
-        for tensor, entry in header.tensors.items():
-            if tensor in tensors:
-                first = names[tensors[tensor].part]
-                raise broken(
-                    folder.label(part), f"tensor {tensor[:100]!r}, which {first} has, too", "each tensor once"
-                )
-            tensors[tensor] = replace(entry, part=index) if index else entry
+        for tensor in header.tensors.keys() & tensors.keys():
+            raise broken(
+                folder.label(part),
+                f"tensor {tensor[:100]!r}, which {tensors[tensor][0].where} has, too",
+                "each tensor once",
+            )
+        tensors |= header.tensors
         if len(tensors) > MAX_TENSORS:
             raise broken(folder.label(part), f"more than {MAX_TENSORS} tensors", "the tensors of one model")
     if metadata.get("split.tensors.count") != len(tensors):
@@ -181,7 +193,7 @@ class _Header:
     """Of one file."""
 
     metadata: dict[str, Any]
-    tensors: dict[str, GgufTensor]
+    tensors: Header
 
 
 def _read_header(
@@ -191,28 +203,25 @@ def _read_header(
     is_here, size, label = folder.path_of(name) is not None, folder.size(name), folder.label(name)
     if size < 24:
         raise broken(label, f"{size} bytes", "a GGUF file")
-    # Most headers are that short (here a copy costs less than to begin again); then four times as much, up to all.
-    data, wanted = b"", max_bytes >> (3 if is_here else 5)
-    while len(data) < max_bytes:
-        data += folder.read_range(name, len(data), min(wanted, size, max_bytes) - len(data))
-        try:
-            return _parse_header(Cursor(label, data, size, longest_read), types)
-        except ShortError:
-            wanted *= 4
-    raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")
 
+    def more(num_at_hand: int) -> bytes:
+        # Most headers are in the first piece (here a copy costs less than another read). Then three times as much.
+        wanted = 3 * num_at_hand or max_bytes >> (3 if is_here else 5)
+        num_bytes = min(wanted, size - num_at_hand, max_bytes - num_at_hand)
+        if num_bytes <= 0:
+            raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")
+        return folder.read_range(name, num_at_hand, num_bytes)
 
-def _parse_header(cursor: Cursor, types: Mapping[int, tuple[str, int, int]]) -> _Header:
-    path = cursor.path
+    cursor = Cursor(label, more(0), size, longest_read, more)
     if cursor.take(4) != b"GGUF":
-        raise broken(path, "other first bytes", "the magic bytes GGUF")
+        raise broken(label, "other first bytes", "the magic bytes GGUF")
     version = cursor.scalar("I")
     if version not in (2, 3):
-        raise _unsupported(path, "format version", version, "GGUF version 2 or 3, little-endian")
+        raise _unsupported(label, "format version", version, "GGUF version 2 or 3, little-endian")
     num_tensors = cursor.count("Q", MAX_TENSORS, "tensors")
     num_keys = cursor.count("Q", MAX_METADATA_KEYS, "metadata keys")
     metadata = _read_metadata(cursor, num_keys)
-    return _Header(metadata, _read_tensors(cursor, num_tensors, metadata, types))
+    return _Header(metadata, _read_tensors(cursor, name, num_tensors, metadata, types))
 
 
 def _unsupported(path: Path | str, field: str, found: object, expected: str) -> DraftproofError:
@@ -232,45 +241,83 @@ def _read_metadata(cursor: Cursor, num_keys: int) -> dict[str, Any]:
 
 
 def _read_tensors(
-    cursor: Cursor, num_tensors: int, metadata: dict[str, Any], types: Mapping[int, tuple[str, int, int]]
-) -> dict[str, GgufTensor]:
+    cursor: Cursor,
+    file: str,
+    num_tensors: int,
+    metadata: dict[str, Any],
+    types: Mapping[int, tuple[str, int, int]],
+) -> Header:
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
         raise broken(cursor.path, f"general.alignment {alignment}", "a power of two")
-    found: dict[str, tuple[int, str, tuple[int, ...], int]] = {}
-    for _ in range(num_tensors):
-        name = cursor.string(MAX_NAME_BYTES)
-        if name in found:
-            raise broken(cursor.path, f"the tensor {name!r} twice", "each tensor once")
-        found[name] = _read_tensor(cursor, name, types)
+    names, kinds, offsets = _read_columns(cursor, num_tensors)
+    if len(set(names)) < len(names):
+        [(twice, _)] = Counter(names).most_common(1)
+        raise broken(cursor.path, f"the tensor {twice!r} twice", "each tensor once")
+    known: dict[bytes, TensorInfo] = {}
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in known:
+            known[kind] = _info(cursor, file, name, kind, types)
     data_start = -(-cursor.position // alignment) * alignment
     end = data_start
-    tensors: dict[str, GgufTensor] = {}
-    for name, (relative, type_name, shape, num_bytes) in sorted(found.items(), key=lambda item: item[1][0]):
-        offset = data_start + relative
-        if relative % alignment or offset < end:
+    tensors: Header = {}
+    for relative, name, kind in sorted(zip(offsets, names, kinds, strict=True), key=itemgetter(0)):
+        info, place = known[kind], data_start + relative
+        if relative % alignment or place < end:
             raise broken(cursor.path, f"tensor {name!r} at {relative}", "aligned tensors without overlaps")
-        end = offset + num_bytes
+        end = place + info.num_bytes
         if end > cursor.size:
             raise broken(cursor.path, f"{cursor.size} bytes", f"at least {end} bytes, where {name!r} ends")
-        tensors[name] = GgufTensor(type_name, shape, offset, num_bytes)
+        tensors[name] = (info, place)
     return tensors
 
 
-_TENSOR_LAYOUTS = tuple(struct.Struct(f"<{num_dims}QIQ") for num_dims in range(_MAX_DIMS + 1))
-"""By number of dimensions: these, the number of the type, the offset."""
+def _read_columns(cursor: Cursor, num_tensors: int) -> tuple[list[str], list[bytes], list[int]]:
+    """By tensor: its name, what the header has of its shape and type, and its offset behind the header. There may be a
+    hundred thousand, of a few kinds."""
+    names: list[bytes] = []
+    kinds, offsets = [], []
+    read_length, read_num_dims = LENGTH.unpack_from, _NUM_DIMS.unpack_from
+    position = cursor.position
+    while len(names) < num_tensors:
+        data = cursor.reach(position + 1)
+        try:
+            for _ in range(num_tensors - len(names)):
+                (num_bytes,) = read_length(data, position)
+                if num_bytes > MAX_NAME_BYTES:
+                    raise broken(cursor.path, f"a name of {num_bytes} bytes", f"at most {MAX_NAME_BYTES}")
+                start = position + LENGTH.size
+                kind = start + num_bytes
+                (num_dims,) = read_num_dims(data, kind)
+                if num_dims > _MAX_DIMS:
+                    raise broken(cursor.path, f"{num_dims} dimensions", f"at most {_MAX_DIMS}")
+                behind = kind + _KINDS[num_dims].size
+                (offset,) = read_length(data, behind)
+                names.append(data[start:kind])
+                kinds.append(data[kind:behind])
+                offsets.append(offset)
+                position = behind + LENGTH.size
+        except struct.error:  # not all of it is at hand
+            cursor.reach(len(data) + 1)
+    cursor.position = position
+    return cursor.text(names), kinds, offsets
 
 
-def _read_tensor(
-    cursor: Cursor, name: str, types: Mapping[int, tuple[str, int, int]]
-) -> tuple[int, str, tuple[int, ...], int]:
-    """Its offset behind the header, type, shape with the row length last, and bytes."""
-    num_dims = cursor.count("I", _MAX_DIMS, "dimensions")
-    *dims, number, offset = cursor.numbers(_TENSOR_LAYOUTS[num_dims])
+_NUM_DIMS = struct.Struct("<I")
+_KINDS = tuple(struct.Struct(f"<I{num_dims}QI") for num_dims in range(_MAX_DIMS + 1))
+"""By number of dimensions: that number, these, the number of the type."""
+
+
+def _info(
+    cursor: Cursor, file: str, name: str, kind: bytes, types: Mapping[int, tuple[str, int, int]]
+) -> TensorInfo:
+    """Of tensors with these bytes in the header, of which `name` is the first."""
+    (num_dims,) = _NUM_DIMS.unpack_from(kind)
+    _, *dims, number = _KINDS[num_dims].unpack(kind)
     if number not in types:
         known = ", ".join(type_name for type_name, _, _ in types.values())
         raise _unsupported(cursor.path, f"tensor {name!r}", f"type number {number}", f"one of {known}")
     type_name, block_size, block_bytes = types[number]
     if not dims or 0 in dims or dims[0] % block_size:
         raise broken(cursor.path, f"tensor {name!r} of {dims}", f"rows of whole blocks of {block_size}")
-    return offset, type_name, tuple(reversed(dims)), math.prod(dims) // block_size * block_bytes
+    return TensorInfo(type_name, tuple(reversed(dims)), math.prod(dims) // block_size * block_bytes, file)

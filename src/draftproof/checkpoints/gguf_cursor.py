@@ -7,12 +7,15 @@ stored: where they end is checked, what is in them costs nothing until it is ask
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoints.files import broken
+from draftproof.core.errors import DraftproofError
 
 MAX_ARRAY_ELEMENTS = 1 << 22
 """Over all arrays of a file; a vocabulary with its merges has fewer than a million."""
@@ -22,17 +25,16 @@ MAX_ELEMENT_BYTES = 1 << 16
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+LENGTH = struct.Struct("<Q")
+"""Of a string, before it."""
 _LAYOUTS = {code: struct.Struct("<" + code) for code in _SCALARS.values()}
-
-
-class ShortError(Exception):
-    """The header goes on behind the bytes at hand."""
 
 
 class Cursor:
     """A position in a file of `size` bytes, of which `data` are the first; every read is checked against the end.
 
-    Arrays of more than `longest_read` elements become `StoredArray`.
+    `more` gives what follows the bytes at hand, whose number it is told. Arrays of more than `longest_read` elements
+    become `StoredArray`.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Cursor:
         data: bytes,
         size: int,
         longest_read: int = MAX_ARRAY_ELEMENTS,
+        more: Callable[[int], bytes] = lambda num_at_hand: b"",
     ) -> None:
         self.path = path
         self.data = data
@@ -48,25 +51,26 @@ class Cursor:
         self.longest_read = longest_read
         self.position = 0
         self.num_elements_left = MAX_ARRAY_ELEMENTS
+        self._more = more
+
+    def reach(self, end: int) -> bytes:
+        """The bytes at hand, `end` of them or more. Raises DP402 where the file has fewer."""
+        if end > self.size:
+            raise broken(self.path, f"{self.size} bytes", f"at least {end} bytes")
+        while end > len(self.data):
+            self.data += self._more(len(self.data))
+        return self.data
 
     def take(self, num_bytes: int) -> bytes:
-        if num_bytes > len(self.data) - self.position:
-            raise self.end(self.position + num_bytes)
+        data = self.reach(self.position + num_bytes)
         self.position += num_bytes
-        return self.data[self.position - num_bytes : self.position]
-
-    def end(self, wanted: int) -> Exception:
-        """For a read up to `wanted` that goes beyond the data."""
-        if wanted <= self.size:
-            return ShortError()
-        return broken(self.path, f"{self.size} bytes", f"at least {wanted} bytes")
+        return data[self.position - num_bytes : self.position]
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        start, end = self.position, self.position + layout.size
-        if end > len(self.data):
-            raise self.end(end)
-        self.position = end
-        return layout.unpack_from(self.data, start)
+        start = self.position
+        data = self.reach(start + layout.size)
+        self.position += layout.size
+        return layout.unpack_from(data, start)
 
     def scalar(self, code: str) -> Any:
         return self.numbers(_LAYOUTS[code])[0]
@@ -78,37 +82,42 @@ class Cursor:
         return number
 
     def string(self, limit: int) -> str:
-        return self.strings(1, limit)[0]
+        (num_bytes,) = self.numbers(LENGTH)
+        if num_bytes > limit or num_bytes > self.size - self.position:
+            raise self._too_long(num_bytes, limit)
+        return self.text([self.take(num_bytes)])[0]
 
-    def strings(self, length: int, limit: int) -> list[str]:
-        ends = self.ends_of_strings(length, limit)
+    def text(self, strings: list[bytes]) -> list[str]:
+        """Raises DP402 for bytes that are not UTF-8."""
         try:
-            return [self.data[start + 8 : end].decode() for start, end in pairwise(ends)]
+            texts = b"\n".join(strings).decode().split("\n")  # at once: there are 150,000 and more
+            return texts if len(texts) == len(strings) else [string.decode() for string in strings]
         except UnicodeDecodeError as error:
             raise broken(self.path, f"a string that is not UTF-8 ({error})", "UTF-8 strings") from error
 
-    def ends_of_strings(self, length: int, limit: int) -> list[int]:
-        """Where the first of `length` strings starts, and where each ends. Their text is not looked at."""
-        read_length = _LAYOUTS["Q"].unpack_from
-        data, num_at_hand, end = self.data, len(self.data), self.position
-        ends = [end]
-        try:
-            for _ in range(length):
-                (num_bytes,) = read_length(data, end)
-                end += 8 + num_bytes
-                if num_bytes > limit or end > num_at_hand:
-                    if num_bytes > limit or end > self.size:
-                        raise broken(
-                            self.path,
-                            f"a string of {num_bytes} bytes",
-                            f"strings within the file, of at most {limit} bytes here",
-                        )
-                    raise ShortError
-                ends.append(end)
-        except struct.error as error:
-            raise self.end(end + 8) from error
+    def strings(self, num: int, limit: int) -> list[str]:
+        ends = self.ends_of_strings(num, limit)
+        return self.text([self.data[start + LENGTH.size : end] for start, end in pairwise(ends)])
+
+    def ends_of_strings(self, num: int, limit: int) -> list[int]:
+        """Where the first of `num` strings starts, and where each ends. Their text is not looked at."""
+        read_length, ends, end = LENGTH.unpack_from, [self.position], self.position
+        while len(ends) <= num:
+            data = self.reach(end + LENGTH.size)
+            with suppress(struct.error):  # the next length is not at hand
+                for _ in range(num + 1 - len(ends)):
+                    (num_bytes,) = read_length(data, end)
+                    if num_bytes > limit:
+                        raise self._too_long(num_bytes, limit)
+                    end += LENGTH.size + num_bytes
+                    ends.append(end)
+        self.reach(end)
         self.position = end
         return ends
+
+    def _too_long(self, num_bytes: int, limit: int) -> DraftproofError:
+        expected = f"strings within the file, of at most {limit} bytes here"
+        return broken(self.path, f"a string of {num_bytes} bytes", expected)
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:

@@ -63,10 +63,9 @@ class GgufView:
 
     @cached_property
     def language_config(self) -> Mapping[str, Any]:
-        shapes = {name: tensor.shape for name, tensor in self._file.tensors.items()}
         tokens = self._file.metadata.get("tokenizer.ggml.tokens")
         return gguf_names(
-            self.config, shapes, len(tokens) if isinstance(tokens, list | StoredArray) else None
+            self.config, self.tensors, len(tokens) if isinstance(tokens, list | StoredArray) else None
         )
 
     @property
@@ -88,14 +87,11 @@ class GgufView:
 
     @property
     def tensor_names(self) -> frozenset[str]:
-        return frozenset(self._file.tensors)
+        return frozenset(self._file.header)
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        return {
-            name: TensorInfo(tensor.type_name, tensor.shape, tensor.num_bytes, self._names[tensor.part])
-            for name, tensor in self._file.tensors.items()
-        }
+        return {name: info for name, (info, _) in self._file.header.items()}
 
     @property
     def _vocabulary_parts(self) -> dict[str, Any] | None:
@@ -133,16 +129,15 @@ class GgufView:
         return self._vocabulary
 
     def integers(self, tensor: str, limit: int = 1 << 20) -> list[int] | None:
-        found = self._file.tensors.get(tensor)
-        if found is None:
+        if tensor not in self._file.header:
             return None
-        name = self._names[found.part]
+        info, place = self._file.header[tensor]
         return unpack_integers(
-            f"{self._folder.label(name)}: {tensor}",
-            found.type_name,
-            found.num_bytes,
+            f"{self._folder.label(info.where)}: {tensor}",
+            info.dtype,
+            info.num_bytes,
             limit,
-            lambda: self._folder.read_range(name, found.offset, found.num_bytes),
+            lambda: self._folder.read_range(info.where, place, info.num_bytes),
         )
 
     def hashes(self, progress: Callable[[str], None] = lambda name: None) -> Mapping[str, str]:

@@ -200,8 +200,10 @@ def _mtp_tensors(view: CheckpointView) -> tuple[str, ...] | None:
     if names is None:
         return None
     layers = view.language_config.get("num_hidden_layers")
-    found = {name for name in names if _MTP_TENSOR.search(name)}
+    found = {name for name in names if ("mtp" in name or "nextn" in name) and _MTP_TENSOR.search(name)}
     if isinstance(layers, int) and not isinstance(layers, bool):
-        beyond = re.compile(rf"(?:^|\.)layers\.({layers}|{layers + 1}|{layers + 2}|{layers + 3})\.")
-        found |= {name for name in names if beyond.search(name)}
+        numbers = rf"layers\.({layers}|{layers + 1}|{layers + 2}|{layers + 3})\."
+        # Names may be many, and a pattern that begins with plain text is found at once.
+        likely, beyond = re.compile(numbers), re.compile(rf"(?:^|\.){numbers}")
+        found |= {name for name in names if likely.search(name) and beyond.search(name)}
     return tuple(sorted(found))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from draftproof.checkpoints.view import TensorInfo
+
 _NESTED = (
     "text_config", "llm_config", "language_config", "language_model_config", "thinker_config",
     "transformer_layer_config",
@@ -76,9 +78,9 @@ def language_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gguf_names(
-    metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], num_tokens: int | None
+    metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo], num_tokens: int | None
 ) -> dict[str, Any]:
-    """GGUF metadata under Transformers' names; `shapes` are the tensors', rows first; `num_tokens` the tokenizer's.
+    """GGUF metadata under Transformers' names; `num_tokens` is the tokenizer's.
 
     Layers that only predict further tokens are counted in GGUF's `block_count`, not in `num_hidden_layers`.
     """
@@ -96,10 +98,10 @@ def gguf_names(
         named |= _latent_attention(own)
     if architecture in _DELTA_NETS:
         named |= _delta_net(own)
-    embedding = shapes.get("token_embd.weight")
-    if embedding is not None and len(embedding) == 2:
-        named["vocab_size"] = embedding[0]
-        named["tie_word_embeddings"] = "output.weight" not in shapes
+    embedding = tensors.get("token_embd.weight")
+    if embedding is not None and len(embedding.shape) == 2:
+        named["vocab_size"] = embedding.shape[0]
+        named["tie_word_embeddings"] = "output.weight" not in tensors
     elif num_tokens is not None:
         named["vocab_size"] = num_tokens
     layers, extra = named.get("num_hidden_layers"), named.get("num_nextn_predict_layers")

@@ -6,13 +6,17 @@ little-endian header length, a JSON header, then the tensors' bytes without gaps
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from draftproof.checkpoints.files import INDEX_MAX_BYTES, broken, decode, member, parse_json, read_json
+from draftproof.checkpoints.view import Header, TensorInfo
 from draftproof.core.errors import DraftproofError
 
 HEADER_MAX_BYTES = 100_000_000
@@ -90,7 +94,11 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
     size = os.path.getsize(path)
     with path.open("rb") as file:
         header_bytes = header_length(path, file.read(8), size)
-        return parse_header(path, size, file.read(header_bytes))
+        header = parse_header(path, path.name, size, file.read(header_bytes))
+    return {
+        name: TensorEntry(path, info.dtype, info.shape, place, info.num_bytes)
+        for name, (info, place) in header.items()
+    }
 
 
 def header_length(path: Path | str, prefix: bytes, size: int) -> int:
@@ -103,36 +111,90 @@ def header_length(path: Path | str, prefix: bytes, size: int) -> int:
     return header_bytes
 
 
-def parse_header(path: Path | str, size: int, header: bytes) -> dict[str, TensorEntry]:
+def parse_header(path: Path | str, file: str, size: int, header: bytes) -> Header:
     """The tensors that the JSON header of a file of `size` bytes describes. Raises DP402.
 
-    `path` may also name a file of a hub; it stands in messages and in the entries.
+    `path` stands in messages, `file` in what is returned.
     """
-    document = parse_json(path, decode(path, header))
-    document.pop("__metadata__", None)
-    where, data_start = Path(path), 8 + len(header)
-    tensors = {name: _entry(where, name, value, data_start) for name, value in document.items()}
-    end = data_start
-    for entry in sorted(tensors.values(), key=lambda entry: (entry.offset, entry.num_bytes)):
-        if entry.offset != end:
+    text = decode(path, header)
+    names, infos, begins = _read_usual(file, text) or _read_any(path, file, text)
+    lengths = [info.num_bytes for info in infos]
+    end = 0
+    for begin, num_bytes in sorted(zip(begins, lengths, strict=True)):
+        if begin != end:
             raise broken(path, "tensors that overlap or leave gaps", "tensors one after the other")
-        end += entry.num_bytes
-    if end != size:
-        raise broken(path, f"{size} bytes", f"{end} bytes, as the header says")
-    return tensors
+        end += num_bytes
+    start = 8 + len(header)
+    if start + end != size:
+        raise broken(path, f"{size} bytes", f"{start + end} bytes, as the header says")
+    places = [start + begin for begin in begins]
+    return dict(zip(names, zip(infos, places, strict=True), strict=True))
 
 
-def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
+_Columns = tuple[Sequence[str], Sequence[TensorInfo], Sequence[int]]
+"""By tensor, in the header's order: its name, what it is, and its first byte behind the header."""
+
+_USUAL_METADATA = re.compile(r'\{ ?"__metadata__": ?(\{[^{}]*+\}), ?|\{')
+_USUAL_TENSOR = re.compile(
+    r'"([^"\\\x00-\x1f]*+)": ?\{("dtype": ?"[^]\\]*+\], ?"data_offsets": ?)\[([0-9]++, ?[0-9]++\]\}[,}]) *+|(.++)',
+    re.DOTALL,
+)
+"""Name, kind and offsets with what follows them; or all that is left, for it is written in another way."""
+
+
+def _read_usual(file: str, text: str) -> _Columns | None:
+    """Of a header as the format's own library and its like write it, tensor by tensor: read at once, as columns, for
+    there may be hundreds of thousands. None for any other header, broken ones too; what is read is valid JSON.
+    """
+    start = _USUAL_METADATA.match(text)
+    found = _USUAL_TENSOR.findall(text, start.end()) if start is not None else []
+    if start is None or not found or found[-1][3]:
+        return None
+    names, kinds, offsets, _ = zip(*found, strict=True)
+    try:
+        if start[1] is not None:
+            parse_json("", start[1])
+        known = {kind: _info(file, parse_json("", f"{{{kind}[0, 0]}}")) for kind in set(kinds)}
+        # A comma behind the last tensor, or a bracket behind another, leaves no list of numbers.
+        bounds = json.loads(f"[{''.join(offsets).replace(']}', '').removesuffix('}')}]")
+    except (DraftproofError, ValueError):
+        return None
+    infos, begins = [known[kind] for kind in kinds], bounds[::2]
+    agree = [begin + info.num_bytes for begin, info in zip(begins, infos, strict=True)] == bounds[1::2]
+    is_sound = agree and len({*names, "__metadata__"}) > len(names)
+    return (names, infos, begins) if is_sound else None
+
+
+def _read_any(path: Path | str, file: str, text: str) -> _Columns:
+    """The same of any header. Raises DP402."""
+    document = parse_json(path, text)
+    document.pop("__metadata__", None)
+    infos, begins = [], []
+    for name, value in document.items():
+        offsets = value.get("data_offsets") if isinstance(value, dict) else None
+        try:
+            info = _info(file, value)
+            if not _are_counts(offsets, 2, 2) or offsets[1] - offsets[0] != info.num_bytes:
+                raise ValueError
+        except ValueError:
+            said = f"tensor {name[:100]!r}: {str(value)[:200]}"
+            raise broken(path, said, "dtype, shape and data_offsets that agree") from None
+        infos.append(info)
+        begins.append(offsets[0])
+    return list(document), infos, begins
+
+
+def _info(file: str, value: object) -> TensorInfo:
+    """Raises ValueError for one without a dtype or shape that there is, or whose size is no whole number of bytes."""
     found = value if isinstance(value, dict) else {}
-    dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
+    dtype, shape = found.get("dtype"), found.get("shape")
     bits = ELEMENT_BITS.get(dtype) if isinstance(dtype, str) else None
-    if bits is not None and _are_counts(shape, 0, _MAX_DIMS) and _are_counts(offsets, 2, 2):
-        num_elements = math.prod(shape)
-        begin, end = offsets
-        if num_elements <= _MAX_ELEMENTS and (end - begin) * 8 == num_elements * bits:
-            return TensorEntry(path, str(dtype), tuple(shape), data_start + begin, end - begin)
-    said = f"tensor {name[:100]!r}: {str(value)[:200]}"
-    raise broken(path, said, "dtype, shape and data_offsets that agree")
+    if bits is None or not _are_counts(shape, 0, _MAX_DIMS):
+        raise ValueError
+    num_elements = math.prod(shape)
+    if num_elements > _MAX_ELEMENTS or num_elements * bits % 8:
+        raise ValueError
+    return TensorInfo(str(dtype), tuple(shape), num_elements * bits // 8, file)
 
 
 def _are_counts(values: Any, shortest: int, longest: int) -> TypeGuard[list[int]]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from draftproof.checkpoints.files import INDEX_MAX_BYTES, broken, decode, parse_json
 from draftproof.checkpoints.folder import Folder
-from draftproof.checkpoints.safetensors import TensorEntry, header_length, parse_header
+from draftproof.checkpoints.safetensors import header_length, parse_header
+from draftproof.checkpoints.view import Header
 from draftproof.core.errors import DraftproofError
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -96,23 +97,23 @@ def _read_index(folder: Folder, name: str) -> dict[str, str]:
     return weight_map
 
 
-def read_headers(folder: Folder, shards: Shards) -> dict[str, tuple[str, TensorEntry]]:
-    """Tensor name → its file's name and entry. Only for shards that are all there.
+def read_headers(folder: Folder, shards: Shards) -> Header:
+    """The tensors of all files. Only for shards that are all there.
 
     Raises DP402 for a broken header or a tensor in two files, DP404 where index and shards disagree.
     """
     headers = dict(zip(shards.files, _read_each(folder, shards.files), strict=True))
-    found: dict[str, tuple[str, TensorEntry]] = {}
+    found: Header = {}
     if shards.weight_map is None:
         for file, header in headers.items():
-            for tensor, entry in header.items():
-                if tensor in found:
-                    raise broken(
-                        folder.label(file),
-                        f"tensor {tensor[:100]!r}, which {found[tensor][0]} has, too",
-                        "each tensor in one file",
-                    )
-                found[tensor] = (file, entry)
+            twice = next((tensor for tensor in header if tensor in found), None) if found else None
+            if twice is not None:
+                raise broken(
+                    folder.label(file),
+                    f"tensor {twice[:100]!r}, which {found[twice][0].where} has, too",
+                    "each tensor in one file",
+                )
+            found |= header
         return found
     for tensor, file in shards.weight_map.items():
         if tensor not in headers[file]:
@@ -123,11 +124,11 @@ def read_headers(folder: Folder, shards: Shards) -> dict[str, tuple[str, TensorE
                 "the tensor in the shard that the index names",
                 "Get the checkpoint's files again.",
             )
-        found[tensor] = (file, headers[file][tensor])
+        found[tensor] = headers[file][tensor]
     return found
 
 
-def _read_each(folder: Folder, files: tuple[str, ...]) -> list[dict[str, TensorEntry]]:
+def _read_each(folder: Folder, files: tuple[str, ...]) -> list[Header]:
     """Several at a time: on a hub each is a request."""
     if len(files) == 1:
         return [read_header(folder, files[0])]
@@ -137,12 +138,12 @@ def _read_each(folder: Folder, files: tuple[str, ...]) -> list[dict[str, TensorE
         return list(readers.map(lambda name: read_header(folder, name), files))
 
 
-def read_header(folder: Folder, name: str) -> dict[str, TensorEntry]:
-    """The tensors of one file by name. Raises DP402."""
+def read_header(folder: Folder, name: str) -> Header:
+    """The tensors of one file. Raises DP402."""
     label, size = folder.label(name), folder.size(name)
     start = folder.read_range(name, 0, min(size, _FIRST_READ_BYTES))
     num_bytes = header_length(label, start, size)
     header = start[8 : 8 + num_bytes]
     if len(header) < num_bytes:
         header += folder.read_range(name, len(start), num_bytes - len(header))
-    return parse_header(label, size, header)
+    return parse_header(label, name, size, header)

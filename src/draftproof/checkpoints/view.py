@@ -7,25 +7,27 @@ before it is asked for, no tensor data beyond small index tensors, everything bo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-from draftproof.checkpoints.vocabulary import Vocabulary
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from draftproof.checkpoints.hub_settings import HubSettings
+    from draftproof.checkpoints.vocabulary import Vocabulary
 
 Kind = Literal["safetensors", "gguf", "config"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """dtype by the format's own name (BF16, F8_E4M3, Q4_K …), shape with rows first, bytes in the file `where`."""
 
     dtype: str
     shape: tuple[int, ...]
     num_bytes: int
     where: str
+
+
+Header = dict[str, tuple[TensorInfo, int]]
+"""Of one file: tensor name → what it is, and the place of its first byte. Tensors alike share one `TensorInfo`: there
+may be hundreds of thousands."""
 
 
 class CheckpointView(Protocol):

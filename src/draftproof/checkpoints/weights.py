@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from draftproof.checkpoints.parameters import Parameters
-from draftproof.checkpoints.view import CheckpointView, TensorInfo
+from draftproof.checkpoints.view import CheckpointView, Kind, TensorInfo
 from draftproof.core.errors import DraftproofError
 
 FLOAT_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -100,20 +100,15 @@ def weights_from_tensors(tensors: Mapping[str, TensorInfo]) -> Weights:
     )
 
 
-def count_from_tensors(view: CheckpointView, num_layers: int) -> int | None:
-    """Parameters in the headers, without MTP layers; None without headers, or where values are packed so that shapes
-    do not tell."""
-    tensors = view.tensors
-    if tensors is None:
-        return None
-    if view.kind != "gguf" and any(info.dtype in ("I32", "U8", "F4", "U32") for info in tensors.values()):
+def count_from_tensors(kind: Kind, tensors: Mapping[str, TensorInfo]) -> int | None:
+    """Parameters in the headers; None where values are packed so that shapes do not tell."""
+    if kind != "gguf" and any(info.dtype in ("I32", "U8", "F4", "U32") for info in tensors.values()):
         return None
     return sum(
         math.prod(info.shape)
         for name, info in tensors.items()
-        if not is_of_mtp(name, num_layers)
-        and not name.endswith(_TABLES)
-        and not _SCALE.search(name, name.rfind(".") + 1)
+        if name.endswith(".weight")  # most: no need to look further
+        or not (name.endswith(_TABLES) or _SCALE.search(name, name.rfind(".") + 1))
     )
 
 
