@@ -7,10 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from draftproof.checkpoints.files import detect
-from draftproof.checkpoints.folder import MAX_FILES, LocalFolder, readable
-from draftproof.checkpoints.folder_view import FolderView
+from draftproof.checkpoints.folder import MAX_FILES, Folder, LocalFolder, readable
 from draftproof.checkpoints.gguf_naming import choose, models_among, parts_of
-from draftproof.checkpoints.gguf_view import GgufView
 from draftproof.checkpoints.hub_settings import (
     HubId,
     HubSettings,
@@ -38,7 +36,7 @@ def open_reference(
     if exists:
         with readable(path):
             detect(path)
-            return GgufView(reference, LocalFolder(path.parent, named=path.name), path.name, remarks)
+            return _gguf_view(reference, LocalFolder(path.parent, named=path.name), path.name, remarks)
     hub_id = parse_hub_id(reference, revision)
     if hub_id is None or (hub_id.file is not None and Path(reference.partition("/")[0]).is_dir()):
         raise DraftproofError(
@@ -56,9 +54,9 @@ def _open_directory(reference: str, folder: LocalFolder, remarks: tuple[str, ...
     gguf = models_among(names)
     if len(gguf) == 1 and not _has_safetensors(names):
         with readable(folder.path):
-            return GgufView(reference, folder, gguf[0], remarks)
+            return _gguf_view(reference, folder, gguf[0], remarks)
     if "config.json" in names or _has_safetensors(names):
-        return FolderView(reference, folder, remarks)
+        return _folder_view(reference, folder, remarks)
     if not gguf:  # where `hf download` puts what a repository keeps in folders
         with readable(folder.path):
             below = list(islice(folder.path.glob("*/*.gguf"), MAX_FILES))
@@ -97,10 +95,10 @@ def _open_hub(reference: str, hub_id: HubId, hub: HubSettings, preferred: tuple[
 
     folder = HubFolder(HubClient(hub), hub_id, cached)
     if not _means_gguf(hub_id, folder.names(), folder.paths, preferred):
-        return FolderView(reference, folder)
+        return _folder_view(reference, folder)
     name = _choose(folder.place, hub_id, folder.paths, preferred)
     under, _, file = name.rpartition("/")
-    return GgufView(reference, folder.subfolder(under), file)
+    return _gguf_view(reference, folder.subfolder(under), file)
 
 
 def _open_cached(
@@ -112,7 +110,7 @@ def _open_cached(
     if not _means_gguf(hub_id, cached.names(), paths, preferred):
         shards = find_shards(cached)
         has_all = shards is not None and not shards.missing
-        return FolderView(reference, cached) if is_offline or has_all else None
+        return _folder_view(reference, cached) if is_offline or has_all else None
     if not is_offline and hub_id.file is None and hub_id.quantisation is None:
         return None
     try:
@@ -124,7 +122,7 @@ def _open_cached(
     if not is_offline and not paths.issuperset(parts_of(name)):
         return None
     under, _, file = name.rpartition("/")
-    return GgufView(reference, LocalFolder(cached.path / under, cached.place), file)
+    return _gguf_view(reference, LocalFolder(cached.path / under, cached.place), file)
 
 
 def _has_safetensors(names: frozenset[str]) -> bool:
@@ -146,3 +144,15 @@ def _means_gguf(
 def _choose(place: str, hub_id: HubId, paths: frozenset[str], preferred: tuple[str, ...]) -> str:
     reference = hub_id.name if hub_id.revision is None else f"{hub_id.name}@{hub_id.revision}"
     return choose(place, reference, paths, hub_id.file, hub_id.quantisation, preferred)
+
+
+def _folder_view(reference: str, folder: Folder, remarks: tuple[str, ...] = ()) -> CheckpointView:
+    from draftproof.checkpoints.folder_view import FolderView
+
+    return FolderView(reference, folder, remarks)
+
+
+def _gguf_view(reference: str, folder: Folder, name: str, remarks: tuple[str, ...] = ()) -> CheckpointView:
+    from draftproof.checkpoints.gguf_view import GgufView
+
+    return GgufView(reference, folder, name, remarks)

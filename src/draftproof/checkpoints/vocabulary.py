@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoints.files import TOKENIZER_MAX_BYTES, broken, member, parse_json, read_text
-from draftproof.checkpoints.gguf import Checkpoint, GgufFile
 from draftproof.core.errors import DraftproofError
+
+if TYPE_CHECKING:
+    from draftproof.checkpoints.gguf import Checkpoint
 
 MAX_TOKEN_ID = 1 << 24
 
@@ -104,7 +106,7 @@ def tokenizer_path(directory: Path) -> Path:
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """The vocabulary of a checkpoint. Raises DP402 for a broken one, DP405 where there is none."""
-    if isinstance(checkpoint, GgufFile):
+    if not isinstance(checkpoint, Path):
         return parse_gguf_vocabulary(checkpoint.metadata)
     path = tokenizer_path(checkpoint)
     return parse_vocabulary(path, read_text(path, TOKENIZER_MAX_BYTES))
@@ -245,20 +247,20 @@ def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
     if set(map(type, spellings)) != {str} or set(map(type, types)) != {int}:
         raise _no_vocabulary("tokens that are no text, or types that are no whole numbers")
     is_byte_level = metadata.get("tokenizer.ggml.model") == "gpt2"
-    ordinary = [token for token, kind in zip(spellings, types, strict=True) if kind not in _GGUF_NOT_ORDINARY]
-    contents = iter(bytes_of_tokens(ordinary, is_byte_level))
-    tokens: list[bytes | None] = []
+    apart = [token_id for token_id, kind in enumerate(types) if kind in _GGUF_NOT_ORDINARY]
+    ordinary = list(spellings)
+    for token_id in apart:
+        ordinary[token_id] = ""
+    tokens: list[bytes | None] = [*bytes_of_tokens(ordinary, is_byte_level)]
     special = set()
-    for token_id, kind in enumerate(types):
-        if kind not in _GGUF_NOT_ORDINARY:
-            tokens.append(next(contents))
-        elif kind == _GGUF_UNUSED:
-            tokens.append(None)
-        elif kind == _GGUF_USER_DEFINED:
-            tokens.append(added_token_bytes(spellings[token_id], False, is_byte_level))
+    for token_id in apart:
+        if types[token_id] == _GGUF_UNUSED:
+            tokens[token_id] = None
+        elif types[token_id] == _GGUF_USER_DEFINED:
+            tokens[token_id] = added_token_bytes(spellings[token_id], False, is_byte_level)
         else:
             special.add(token_id)
-            tokens.append(spellings[token_id].encode())
+            tokens[token_id] = spellings[token_id].encode()
     return Vocabulary(tuple(tokens), frozenset(special))
 
 
@@ -280,15 +282,21 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
     is_byte_level = '"ByteLevel"' in json.dumps(document.get("decoder"))
     listed = document.get("added_tokens") or ()
     added = {int(entry["id"]): entry for entry in listed}
-    if len(set(vocab.values())) < len(vocab) or len(added) < len(listed):
+    ids = list(vocab.values())
+    is_in_order = ids == list(range(len(ids))) and set(map(type, ids)) == {int}  # as in most files
+    if (not is_in_order and len(set(ids)) < len(ids)) or len(added) < len(listed):
         raise ValueError("a token id twice")
-    ids = [*map(int, vocab.values()), *added]
-    size = 1 + max(ids, default=-1)
-    if size > MAX_TOKEN_ID or min(ids, default=0) < 0:
-        raise ValueError(f"token ids from {min(ids)} to {size - 1}")
+    known = [*((0, len(ids) - 1) if is_in_order else map(int, ids)), *added]
+    size = 1 + max(known, default=-1)
+    if size > MAX_TOKEN_ID or min(known, default=0) < 0:
+        raise ValueError(f"token ids from {min(known)} to {size - 1}")
+    contents = bytes_of_tokens(list(vocab), is_byte_level)
     tokens: list[bytes | None] = [None] * size
-    for token_id, content in zip(vocab.values(), bytes_of_tokens(list(vocab), is_byte_level), strict=True):
-        tokens[token_id] = content
+    if is_in_order:
+        tokens[: len(ids)] = contents
+    else:
+        for token_id, content in zip(ids, contents, strict=True):
+            tokens[token_id] = content
     special = set()
     for token_id, entry in added.items():
         tokens[token_id] = added_token_bytes(str(entry["content"]), bool(entry.get("special")), is_byte_level)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from draftproof.cli.options import file_of, read_text
-from draftproof.configs.engines.told import told_by
 from draftproof.configs.reading.images import read_image
 from draftproof.configs.rules.versions import READ, parse_version
 from draftproof.core.errors import DraftproofError
@@ -54,6 +54,8 @@ def with_told(named: Named, command: str | None) -> tuple[Named, str]:
     Raises DP001 where nothing does."""
     if command is None:
         return named, "--engine"
+    from draftproof.configs.engines.told import told_by
+
     told = told_by(command_text(command), named.engine)
     engine = named.engine or told.engine
     if engine is None:
@@ -88,8 +90,8 @@ def engine_of(target: str | None, named: Named, by: str, options: Mapping[str, A
 def installed(engine: str) -> dict[str, str]:
     """The version of an engine's package in this Python, if it is there."""
     packages = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "transformers": "transformers",
-                "openvino": "openvino-genai"}  # fmt: skip
-    if engine not in packages:
+                "openvino": "openvino_genai"}  # fmt: skip
+    if engine not in packages or find_spec(packages[engine]) is None:
         return {}
     from importlib.metadata import PackageNotFoundError, version
 

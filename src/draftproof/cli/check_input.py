@@ -34,7 +34,6 @@ from draftproof.configs.rules.facts.parameters import PARAMETERS
 from draftproof.configs.rules.registry import FAMILIES
 from draftproof.configs.rules.versions import READ
 from draftproof.configs.speculation import Deployment, ModelRef, Speculation
-from draftproof.configs.traffic import read_traffic
 from draftproof.core.errors import DraftproofError, named_by
 
 _UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
@@ -218,6 +217,8 @@ def _with_requirements(
     deployment = replace(deployment, **settings)
     if traffic is None:
         return deployment, Traffic(parameters=wanted) if names else None
+    from draftproof.configs.traffic import read_traffic
+
     with named_by("--traffic", ("--workload",)):
         recorded = read_traffic(traffic)
     if recorded.unread is not None:

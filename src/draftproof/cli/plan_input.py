@@ -12,7 +12,6 @@ from draftproof.cli.check_engine import command_text
 from draftproof.cli.options import file_of, files_beside, read_text, with_model
 from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
-from draftproof.configs.engines.told import told_by
 from draftproof.configs.identity import is_hub_file
 from draftproof.configs.registry import dialect
 from draftproof.configs.speculation import Deployment
@@ -166,6 +165,8 @@ def parse_speculation(text: str, engine: str, drafter: str | None, *, only_unsai
 def _from_command(text: str, engine: str, version: str | None) -> Deployment:
     """`engine`: where the text does not tell it."""
     given = command_text(text)
+    from draftproof.configs.engines.told import told_by
+
     told = told_by(given)
     name = told.engine or engine
     if version is None and told.version is not None:

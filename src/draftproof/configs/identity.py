@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoints.hub_settings import cached_name, parse_hub_id
 from draftproof.checkpoints.view import CheckpointView
-from draftproof.configs.pairs import Catalogue, Pair, Shape
+
+if TYPE_CHECKING:
+    from draftproof.configs.pairs import Catalogue, Pair, Shape
 
 _HUB_URL = re.compile(r"https://huggingface\.co/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/?")
 _NAMED, _CACHED = "as you named it", "by its place in the hub's cache"
@@ -106,6 +108,8 @@ def _claims_of_files(config: Mapping[str, Any]) -> list[Claim]:
 
 
 def _shape(view: CheckpointView) -> Shape | None:
+    from draftproof.configs.pairs import Shape
+
     language = view.language_config
     sizes = [language.get(key) for key in ("hidden_size", "num_hidden_layers", "vocab_size")]
     names = view.config.get("architectures")

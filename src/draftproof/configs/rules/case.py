@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from draftproof.checkpoints.geometry import Geometry, geometry
-from draftproof.checkpoints.heads import Drafting, identify
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
-from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit, compare
 from draftproof.configs.engines.base import Remark
 from draftproof.configs.own import own_key, variable
 from draftproof.configs.reading.start import IN_A_VARIABLE
@@ -24,6 +22,11 @@ from draftproof.configs.rules.rule import MissingError
 from draftproof.configs.rules.versions import READ, TITLES, is_within, parse_version
 from draftproof.configs.speculation import Deployment, Method, Speculation, Value
 from draftproof.core.errors import DraftproofError
+
+if TYPE_CHECKING:
+    from draftproof.checkpoints.geometry import Geometry
+    from draftproof.checkpoints.heads import Drafting
+    from draftproof.checkpoints.vocabulary import Vocabulary, VocabularyFit
 
 CHARS_PER_TOKEN = 4
 """A rough rule for English text, for prompts whose tokens were not counted."""
@@ -105,6 +108,8 @@ class Case:
     @cached_property
     def drafting(self) -> Drafting:
         """What kind of drafter the drafter's checkpoint is."""
+        from draftproof.checkpoints.heads import identify
+
         return identify(self.drafter)
 
     @cached_property
@@ -119,6 +124,8 @@ class Case:
 
     @cached_property
     def fit(self) -> VocabularyFit:
+        from draftproof.checkpoints.vocabulary import compare
+
         return compare(vocabulary_of(self.target, "target"), vocabulary_of(self.drafter, "drafter"))
 
     @cached_property
@@ -203,6 +210,8 @@ class Case:
 
 
 def _geometry(view: CheckpointView, whose: str) -> Geometry:
+    from draftproof.checkpoints.geometry import geometry
+
     try:
         return geometry(view)
     except DraftproofError as error:

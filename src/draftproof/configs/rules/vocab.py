@@ -7,8 +7,8 @@ tokenizer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from draftproof.checkpoints.vocabulary import Vocabulary
 from draftproof.configs.rules.case import Case, vocabulary_of
 from draftproof.configs.rules.facts.vocabularies import (
     ADVISED_OVERLAP,
@@ -20,6 +20,9 @@ from draftproof.configs.rules.facts.vocabularies import (
 from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.configs.speculation import MODELS
 from draftproof.core.finding import Evidence, Severity, Source
+
+if TYPE_CHECKING:
+    from draftproof.checkpoints.vocabulary import Vocabulary
 
 _FIELD = Source(
     name="vLLM issues 5203, 7252, 10913; SGLang pull request 23838; transformers issue 45307; mlc-llm issue 3212",
