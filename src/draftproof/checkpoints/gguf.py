@@ -32,6 +32,8 @@ HEADER_MAX_BYTES = 1 << 26
 """A quarter of a million tokens with their merges take ten million bytes."""
 LATER_HEADER_MAX_BYTES = 1 << 20
 """The same of a split model's parts behind the first, which have no vocabulary."""
+_FIRST_PART_HERE, _FIRST_PART_OF_A_HUB = 8, 32
+"""Which part of those bytes is read first."""
 _NUM_READERS = 8
 _MAX_DIMS = 4
 _MAX_ALIGNMENT = 1 << 16
@@ -206,7 +208,7 @@ def _read_header(
 
     def more(num_at_hand: int) -> bytes:
         # Most headers are in the first piece (here a copy costs less than another read). Then three times as much.
-        wanted = 3 * num_at_hand or max_bytes >> (3 if is_here else 5)
+        wanted = 3 * num_at_hand or max_bytes // (_FIRST_PART_HERE if is_here else _FIRST_PART_OF_A_HUB)
         num_bytes = min(wanted, size - num_at_hand, max_bytes - num_at_hand)
         if num_bytes <= 0:
             raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")

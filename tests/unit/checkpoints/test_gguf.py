@@ -6,6 +6,7 @@ import os
 import struct
 import tracemalloc
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,37 @@ def test_headers_of_holes_cost_bounded_memory(
         assert tracemalloc.get_traced_memory()[1] < 4 * HEADER_MAX_BYTES
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("longest", [0, MAX_ARRAY_ELEMENTS])
+def test_a_long_header_is_read_piece_by_piece_and_no_byte_twice(
+    sample: Path, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the first piece ends: in a number, a string, an array, a tensor's name or shape."""
+    whole = read_gguf(sample)
+    length = min(tensor.offset for tensor in whole.tensors.values())
+    read: list[tuple[int, int]] = []
+    read_range = LocalFolder.read_range
+
+    def recorded(folder: LocalFolder, name: str, start: int, num_bytes: int) -> bytes:
+        read.append((start, num_bytes))
+        return read_range(folder, name, start, num_bytes)
+
+    monkeypatch.setattr(LocalFolder, "read_range", recorded)
+    for first in [*range(8, 600, 3), *range(600, length - 300, 61), *range(length - 300, length - 40, 7)]:
+        monkeypatch.setattr("draftproof.checkpoints.gguf._FIRST_PART_HERE", HEADER_MAX_BYTES // first)
+        read.clear()
+        file = read_gguf(sample, longest_read=longest)
+        assert read_arrays(file.metadata) == whole.metadata
+        assert file.tensors == whole.tensors
+        assert len(read) > 1
+        assert [start for start, _ in read] == [0, *accumulate(num_bytes for _, num_bytes in read)][:-1]
+
+
+def test_the_tensor_that_is_there_twice_is_named(scratch: Path) -> None:
+    infos = [(b"a", 0), (b"b", 32), (b"c", 64), (b"b", 96)]
+    content = header(4, 0, b"".join(tensor_info(name, [8], 0, offset) for name, offset in infos))
+    assert "'b' twice" in str(refusal(scratch, content + bytes(256)))
 
 
 def test_type_table_agrees_with_the_library() -> None:

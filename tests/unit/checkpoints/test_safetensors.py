@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
+from draftproof.checkpoints import safetensors
 from draftproof.checkpoints.safetensors import HEADER_MAX_BYTES, TensorEntry, read_directory, read_header
 from draftproof.core.errors import DraftproofError
 from support.checkpoints import write_checkpoint
@@ -201,3 +203,120 @@ def read_or_code(path: Path) -> dict[str, TensorEntry] | str:
         return read_header(path)
     except DraftproofError as error:
         return error.code
+
+
+USUAL = {
+    "__metadata__": {"format": "pt"},
+    "a.weight": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]},
+    "b.weight": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [12, 24]},
+    "b.scale": {"dtype": "F32", "shape": [], "data_offsets": [24, 28]},
+}
+TEXTS = [
+    json.dumps(header, separators=separators)
+    for header in (USUAL, {name: USUAL[name] for name in list(USUAL)[1:]})
+    for separators in ((",", ":"), (", ", ": "))
+]
+
+
+def both_ways(path: Path, text: str, num_bytes: int = 28) -> tuple[Any, Any]:
+    """What is read of a header as it is written, and with a line break behind its bracket, which no library writes."""
+    data = bytes(num_bytes)
+    plain = read_or_code(write(path, text.encode(), data))
+    broken = read_or_code(write(path, text.encode().replace(b"{", b"{\n", 1), data))
+    if isinstance(broken, dict):
+        broken = {name: replace(entry, offset=entry.offset - 1) for name, entry in broken.items()}
+    return plain, broken
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_headers_are_read_alike_however_they_are_written(scratch: Path, text: str) -> None:
+    plain, broken = both_ways(scratch, text)
+    assert list(plain.items()) == list(broken.items())
+    assert [entry.shape for entry in plain.values()] == [(2, 3), (2, 3), ()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("28]}}", "28]},}"),
+        ("28]}}", "28]}"),
+        ("28]}}", "28]},"),
+        ("28]}}", "28]}} 0"),
+        ("12]},", "12]}},"),
+        ("12]},", "12]}"),
+        ("[0,12]", "[00,12]"),
+        ("[0,12]", "[0,012]"),
+        ("[0,12]", "[0,12,]"),
+        ("[0,12]", "[0,12.0]"),
+        ("[0,12]", "[0,24]"),
+        ("[2,3]", "[2,3"),
+        ("[2,3]", "[[2,3]]"),
+        ("[2,3]", "[02,3]"),
+        ("[2,3]", '[2,3],"x":[1]'),
+        ("[2,3]", '[2,3],"dtype":"F32"'),
+        ('"shape"', '"x":{"shape"'),
+        ('"data_offsets"', '"x\\"data_offsets"'),
+        ('"data_offsets"', '"x"data_offsets"'),
+        ("b.weight", "a.weight"),
+        ("b.weight", "__metadata__"),
+        ("b.weight", "b\tweight"),
+        ("b.weight", "b\\tweight"),
+        ("b.weight", "b\\weight"),
+        ("b.weight", "ü🎈"),
+        ("BF16", "BF17"),
+        ("pt", "p}t"),
+        ("pt", "p\\t"),
+        ('"pt"', '"pt'),
+        ('"pt"', "{}"),
+        ('"pt"', '"pt","format":"pt"'),
+    ],
+)
+def test_what_is_nearly_usual_is_judged_like_any_other_header(scratch: Path, old: str, new: str) -> None:
+    assert old in TEXTS[0]
+    plain, broken = both_ways(scratch, TEXTS[0].replace(old, new, 1))
+    assert plain == broken
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    text=st.sampled_from(TEXTS),
+    edits=st.lists(
+        st.tuples(st.integers(0, 300), st.sampled_from([*'{}[]":,0129 -aé\\', ""]), st.booleans()),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_changed_characters_are_judged_alike(
+    scratch: Path, text: str, edits: list[tuple[int, str, bool]]
+) -> None:
+    for place, new, is_inserted in edits:
+        at = 1 + place % (len(text) - 1)  # the bracket in front stays
+        text = text[:at] + new + text[at if is_inserted else at + 1 :]
+    plain, broken = both_ways(scratch, text)
+    assert plain == broken
+
+
+def test_tensors_need_not_be_in_the_order_of_their_bytes(scratch: Path) -> None:
+    header = {name: USUAL[name] for name in ("b.scale", "b.weight", "a.weight")}
+    plain, broken = both_ways(scratch, json.dumps(header))
+    assert list(plain.items()) == list(broken.items())
+    assert list(plain) == list(header)
+
+
+def test_a_thousand_tensors_of_one_kind_are_described_once(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    real = safetensors.parse_json
+
+    def parse(path: Path | str, text: str) -> dict[str, Any]:
+        parsed.append(text)
+        return real(path, text)
+
+    monkeypatch.setattr(safetensors, "parse_json", parse)
+    header = {
+        f"layers.{rank}.weight": {"dtype": "U8", "shape": [4], "data_offsets": [4 * rank, 4 * rank + 4]}
+        for rank in range(1000)
+    }
+    assert len(read_header(write(scratch, header, bytes(4000)))) == 1000
+    assert [len(text) < 100 for text in parsed] == [True]
