@@ -207,8 +207,11 @@ def _read_header(
         raise broken(label, f"{size} bytes", "a GGUF file")
 
     def more(num_at_hand: int) -> bytes:
-        # Most headers are in the first piece (here a copy costs less than another read). Then three times as much.
-        wanted = 3 * num_at_hand or max_bytes // (_FIRST_PART_HERE if is_here else _FIRST_PART_OF_A_HUB)
+        # Most headers are in the first piece. Then as much again, or where each piece is a request three times as much.
+        if is_here:
+            wanted = num_at_hand or max_bytes // _FIRST_PART_HERE
+        else:
+            wanted = 3 * num_at_hand or max_bytes // _FIRST_PART_OF_A_HUB
         num_bytes = min(wanted, size - num_at_hand, max_bytes - num_at_hand)
         if num_bytes <= 0:
             raise broken(label, f"a header of more than {max_bytes} bytes", "a shorter one")

@@ -101,15 +101,15 @@ class Cursor:
 
     def ends_of_strings(self, num: int, limit: int) -> list[int]:
         """Where the first of `num` strings starts, and where each ends. Their text is not looked at."""
-        read_length, ends, end = LENGTH.unpack_from, [self.position], self.position
+        read_length, before, ends, end = LENGTH.unpack_from, LENGTH.size, [self.position], self.position
         while len(ends) <= num:
-            data = self.reach(end + LENGTH.size)
+            data = self.reach(end + before)
             with suppress(struct.error):  # the next length is not at hand
                 for _ in range(num + 1 - len(ends)):
                     (num_bytes,) = read_length(data, end)
                     if num_bytes > limit:
                         raise self._too_long(num_bytes, limit)
-                    end += LENGTH.size + num_bytes
+                    end += before + num_bytes
                     ends.append(end)
         self.reach(end)
         self.position = end

@@ -136,7 +136,7 @@ _Columns = tuple[Sequence[str], Sequence[TensorInfo], Sequence[int]]
 
 _USUAL_METADATA = re.compile(r'\{ ?"__metadata__": ?(\{[^{}]*+\}), ?|\{')
 _USUAL_TENSOR = re.compile(
-    r'"([^"\\\x00-\x1f]*+)": ?\{("dtype": ?"[^]\\]*+\], ?"data_offsets": ?)\[([0-9]++, ?[0-9]++\]\}[,}]) *+|(.++)',
+    r'"([^"\\\x00-\x1f]*+)": ?\{("dtype": ?"[^]]*+\], ?"data_offsets": ?)\[([0-9]++, ?[0-9]++\]\}[,}]) *+|(.++)',
     re.DOTALL,
 )
 """Name, kind and offsets with what follows them; or all that is left, for it is written in another way."""

@@ -31,15 +31,50 @@ _ZERO_BYTE = "Ā"
 """How GPT-2's alphabet spells it."""
 
 
-@dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """tokens   by id: the bytes that the token adds to a text (special tokens: their spelling), or None for an id
-                without a token (padding of the embedding)
+    """What token ids stand for. Equal ones have equal tokens and special ids.
+
     special     ids that stand for no text: control tokens and the unknown token
+    spelled     by id, the same in GPT-2's alphabet, where every token was written in it: as good to compare, and turned
+                into bytes only when these are asked for; else None
     """
 
-    tokens: tuple[bytes | None, ...]
-    special: frozenset[int]
+    def __init__(
+        self,
+        tokens: Sequence[bytes | None],
+        special: frozenset[int],
+        spelled: tuple[str | None, ...] | None = None,
+    ) -> None:
+        self.special, self.spelled = special, spelled
+        if spelled is None:
+            self.tokens = tuple(tokens)
+
+    @cached_property
+    def tokens(self) -> tuple[bytes | None, ...]:
+        """By id: the bytes that the token adds to a text (special tokens: their spelling), or None for an id without a
+        token (padding of the embedding)."""
+        assert self.spelled is not None
+        return tuple(_contents(self.spelled, is_byte_level=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        ours, theirs = _alike(self, other)
+        return ours == theirs and self.special == other.special
+
+    def __hash__(self) -> int:
+        return hash((self.tokens, self.special))
+
+
+_Tokens = tuple[bytes | str | None, ...]
+"""By id: all as bytes, or all in GPT-2's alphabet."""
+
+
+def _alike(ours: Vocabulary, theirs: Vocabulary) -> tuple[_Tokens, _Tokens]:
+    """The tokens of both, in the alphabet where both are, else as bytes."""
+    if ours.spelled is not None and theirs.spelled is not None:
+        return ours.spelled, theirs.spelled
+    return ours.tokens, theirs.tokens
 
 
 @dataclass(frozen=True)
@@ -123,58 +158,65 @@ def parse_vocabulary(path: Path | str, text: str) -> Vocabulary:
 
 def compare(target: Vocabulary, drafter: Vocabulary) -> VocabularyFit:
     """Maps the drafter's tokens to the target's: by id where all ids agree, else by their bytes."""
-    difference = _first_difference(target.tokens, drafter.tokens)
-    ours = set(_texts(target))
-    theirs = ours if target == drafter else set(_texts(drafter))
+    our_tokens, their_tokens = _alike(target, drafter)
+    differs = _first_difference(our_tokens, their_tokens)
+    ours = set(_texts(our_tokens, target.special))
+    theirs = ours if target == drafter else set(_texts(their_tokens, drafter.special))
     ours.discard(None)
     theirs.discard(None)
     num_shared = len(ours & theirs)
     num_pairs = num_shared
-    if difference is None:
-        both = zip(target.tokens, drafter.tokens, strict=False)
+    if differs is None:
+        both = zip(our_tokens, their_tokens, strict=False)
         num_pairs = sum(our is not None and our == their for our, their in both)
     return VocabularyFit(
         target=target,
         drafter=drafter,
-        same_ids=difference is None,
-        covers_target=num_pairs == len(target.tokens) - target.tokens.count(None),
+        same_ids=differs is None,
+        covers_target=num_pairs == len(our_tokens) - our_tokens.count(None),
         num_target=len(ours),
         num_drafter=len(theirs),
         num_shared=num_shared,
-        first_difference=difference,
+        first_difference=None
+        if differs is None
+        else f"id {differs} is {_shown(our_tokens[differs])} in the target and {_shown(their_tokens[differs])} in the "
+        "drafter",
     )
 
 
 def bytes_of_tokens(tokens: Sequence[str], is_byte_level: bool) -> list[bytes]:
     """`bytes_of_token` of each, all at once where every token keeps to the alphabet: there are 150,000 and more."""
-    if is_byte_level:
-        text = "".join(tokens)
-        if "\0" not in text:
-            try:
-                content = codecs.charmap_encode(text.replace(_ZERO_BYTE, "\0"), "strict", _byte_level_map())[
-                    0
-                ]
-            except UnicodeEncodeError:
-                pass
-            else:  # a character is a byte
-                return [
-                    content[start:end] for start, end in pairwise(accumulate(map(len, tokens), initial=0))
-                ]
-    return [bytes_of_token(token, is_byte_level) for token in tokens]
+    content = _encoded("".join(tokens)) if is_byte_level else None
+    if content is None:
+        return [bytes_of_token(token, is_byte_level) for token in tokens]
+    return [content[start:end] for start, end in pairwise(accumulate(map(len, tokens), initial=0))]
+
+
+def _contents(spelled: Sequence[str | None], is_byte_level: bool) -> list[bytes | None]:
+    """The same by id, None where there is none."""
+    contents: list[bytes | None] = [*bytes_of_tokens([token or "" for token in spelled], is_byte_level)]
+    if None in spelled:
+        contents = [
+            None if token is None else content for token, content in zip(spelled, contents, strict=True)
+        ]
+    return contents
+
+
+def _encoded(text: str) -> bytes | None:
+    """A byte for each character of GPT-2's alphabet; None where there are others."""
+    if "\0" in text:
+        return None
+    try:
+        return codecs.charmap_encode(text.replace(_ZERO_BYTE, "\0"), "strict", _byte_level_map())[0]
+    except UnicodeEncodeError:
+        return None
 
 
 def bytes_of_token(token: str, is_byte_level: bool) -> bytes:
     """What an ordinary token adds to a text. `token` is spelled as in the vocabulary of its tokenizer."""
     if is_byte_level:
-        if "\0" not in token:
-            try:
-                return codecs.charmap_encode(token, "strict", _byte_level_map())[0]
-            except UnicodeEncodeError:
-                pass
-        alphabet = byte_of_character()
-        if all(character in alphabet for character in token):
-            return bytes(alphabet[character] for character in token)
-        return token.encode()
+        content = _encoded(token)
+        return token.encode() if content is None else content
     byte = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token) if token.startswith("<0x") else None
     if byte is not None:
         return bytes.fromhex(byte[1])
@@ -200,39 +242,45 @@ def byte_of_character() -> dict[str, int]:
 
 
 @cache
+def character_of_byte() -> dict[int, str]:
+    return {byte: character for character, byte in byte_of_character().items()}
+
+
+@cache
 def _byte_level_map() -> Any:
     """The same as a map that the interpreter encodes with at once; it cannot hold the zero byte's character."""
-    character_of_byte = {byte: character for character, byte in byte_of_character().items()}
-    return codecs.charmap_build("\0" + "".join(character_of_byte[byte] for byte in range(1, 256)))
+    characters = character_of_byte()
+    return codecs.charmap_build("\0" + "".join(characters[byte] for byte in range(1, 256)))
 
 
-def _shown(token: bytes) -> str:
-    """As text in quotes; bytes that are none as escapes."""
-    return repr(token.decode("utf-8", "backslashreplace"))
+def _shown(token: bytes | str | None) -> str:
+    """As text in quotes; bytes that are none as escapes. `token`: as `_alike` has it."""
+    content = bytes_of_token(token, True) if isinstance(token, str) else token or b""
+    return repr(content.decode("utf-8", "backslashreplace"))
 
 
-def _first_difference(ours: tuple[bytes | None, ...], theirs: tuple[bytes | None, ...]) -> str | None:
-    """In words, the lowest id that stands for different tokens."""
+def _first_difference(ours: _Tokens, theirs: _Tokens) -> int | None:
+    """The lowest id that stands for different tokens."""
     if ours == theirs:
         return None
     for token_id, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their and our is not None and their is not None:
-            return f"id {token_id} is {_shown(our)} in the target and {_shown(their)} in the drafter"
+            return token_id
     return None
 
 
-def _texts(vocabulary: Vocabulary) -> list[bytes | None]:
+def _texts(tokens: _Tokens, special: frozenset[int]) -> list[bytes | str | None]:
     """By id the text that the token stands for; None for tokens that stand for none."""
-    texts = [token or None for token in vocabulary.tokens]
-    for token_id in vocabulary.special:
+    texts = [token or None for token in tokens]
+    for token_id in special:
         if 0 <= token_id < len(texts):
             texts[token_id] = None
     return texts
 
 
-def _lowest_ids(vocabulary: Vocabulary) -> dict[bytes, int]:
+def _lowest_ids(vocabulary: Vocabulary) -> dict[bytes | str, int]:
     """Text → lowest id of the tokens that stand for it."""
-    numbered = list(enumerate(_texts(vocabulary)))
+    numbered = list(enumerate(_texts(vocabulary.tokens, vocabulary.special)))
     return {text: token_id for token_id, text in reversed(numbered) if text is not None}
 
 
@@ -247,21 +295,36 @@ def parse_gguf_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
     if set(map(type, spellings)) != {str} or set(map(type, types)) != {int}:
         raise _no_vocabulary("tokens that are no text, or types that are no whole numbers")
     is_byte_level = metadata.get("tokenizer.ggml.model") == "gpt2"
-    apart = [token_id for token_id, kind in enumerate(types) if kind in _GGUF_NOT_ORDINARY]
-    ordinary = list(spellings)
-    for token_id in apart:
-        ordinary[token_id] = ""
-    tokens: list[bytes | None] = [*bytes_of_tokens(ordinary, is_byte_level)]
+    ordinary: list[str | None] = list(spellings)
+    apart: dict[int, bytes | None] = {}
     special = set()
-    for token_id in apart:
+    for token_id in [token_id for token_id, kind in enumerate(types) if kind in _GGUF_NOT_ORDINARY]:
         if types[token_id] == _GGUF_UNUSED:
-            tokens[token_id] = None
+            apart[token_id] = None
         elif types[token_id] == _GGUF_USER_DEFINED:
-            tokens[token_id] = added_token_bytes(spellings[token_id], False, is_byte_level)
+            apart[token_id] = added_token_bytes(spellings[token_id], False, is_byte_level)
         else:
             special.add(token_id)
-            tokens[token_id] = spellings[token_id].encode()
-    return Vocabulary(tuple(tokens), frozenset(special))
+            apart[token_id] = spellings[token_id].encode()
+    return _vocabulary(ordinary, apart, special, is_byte_level)
+
+
+def _vocabulary(
+    ordinary: list[str | None], apart: Mapping[int, bytes | None], special: set[int], is_byte_level: bool
+) -> Vocabulary:
+    """Of tokens by id as they are spelled in the file; `apart` has those that are not spelled as ordinary ones."""
+    for token_id in apart:
+        ordinary[token_id] = None
+    if is_byte_level and _encoded("".join(filter(None, ordinary))) is not None:
+        characters = character_of_byte()
+        for token_id, content in apart.items():
+            if content is not None:
+                ordinary[token_id] = "".join(map(characters.__getitem__, content))
+        return Vocabulary((), frozenset(special), tuple(ordinary))
+    tokens = _contents(ordinary, is_byte_level)
+    for token_id, content in apart.items():
+        tokens[token_id] = content
+    return Vocabulary(tokens, frozenset(special))
 
 
 def _no_vocabulary(found: str) -> DraftproofError:
@@ -279,6 +342,8 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
     vocab = model["vocab"]
     if isinstance(vocab, list):  # Unigram: pairs of token and score
         vocab = {entry[0]: token_id for token_id, entry in enumerate(vocab)}
+        if not all(isinstance(token, str) for token in vocab):
+            raise TypeError("a token that is no text")
     is_byte_level = '"ByteLevel"' in json.dumps(document.get("decoder"))
     listed = document.get("added_tokens") or ()
     added = {int(entry["id"]): entry for entry in listed}
@@ -290,19 +355,18 @@ def _from_tokenizer_json(document: Mapping[str, Any]) -> Vocabulary:
     size = 1 + max(known, default=-1)
     if size > MAX_TOKEN_ID or min(known, default=0) < 0:
         raise ValueError(f"token ids from {min(known)} to {size - 1}")
-    contents = bytes_of_tokens(list(vocab), is_byte_level)
-    tokens: list[bytes | None] = [None] * size
+    ordinary: list[str | None] = [None] * size
     if is_in_order:
-        tokens[: len(ids)] = contents
+        ordinary[: len(ids)] = vocab
     else:
-        for token_id, content in zip(ids, contents, strict=True):
-            tokens[token_id] = content
-    special = set()
-    for token_id, entry in added.items():
-        tokens[token_id] = added_token_bytes(str(entry["content"]), bool(entry.get("special")), is_byte_level)
-        if entry.get("special"):
-            special.add(token_id)
+        for token_id, token in zip(ids, vocab, strict=True):
+            ordinary[token_id] = token
+    apart = {
+        token_id: added_token_bytes(str(entry["content"]), bool(entry.get("special")), is_byte_level)
+        for token_id, entry in added.items()
+    }
+    special = {token_id for token_id, entry in added.items() if entry.get("special")}
     unknown = vocab.get(model.get("unk_token"))
     if unknown is None and isinstance(model.get("unk_id"), int):
         unknown = model["unk_id"]
-    return Vocabulary(tuple(tokens), frozenset(special if unknown is None else special | {unknown}))
+    return _vocabulary(ordinary, apart, special if unknown is None else special | {unknown}, is_byte_level)

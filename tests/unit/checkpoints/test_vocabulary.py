@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.checkpoints.vocabulary import (
     Vocabulary,
+    added_token_bytes,
     byte_of_character,
     bytes_of_token,
     bytes_of_tokens,
+    character_of_byte,
     compare,
     parse_gguf_vocabulary,
+    parse_vocabulary,
     read_vocabulary,
 )
 from draftproof.core.errors import DraftproofError
@@ -194,10 +197,20 @@ def test_many_tokens_at_once_are_what_each_is_alone(tokens: list[str], is_byte_l
     ]
 
 
+def built(tokens: list[bytes | None], special: set[int], is_spelled: bool) -> Vocabulary:
+    """As bytes, or as a file in GPT-2's alphabet has them."""
+    if not is_spelled:
+        return Vocabulary(tokens, frozenset(special))
+    characters = character_of_byte()
+    spelled = (token if token is None else "".join(characters[byte] for byte in token) for token in tokens)
+    return Vocabulary((), frozenset(special), tuple(spelled))
+
+
 VOCABULARIES = st.builds(
-    lambda tokens, special: Vocabulary(tuple(tokens), frozenset(special)),
-    st.lists(st.sampled_from([None, b"", b"a", b"b", b"c", b"ab"]), max_size=6),
+    built,
+    st.lists(st.sampled_from([None, b"", b"a", b"b", b"\0", b"a\xc3"]), max_size=6),
     st.sets(st.integers(-1, 7), max_size=2),
+    st.booleans(),
 )
 
 
@@ -222,3 +235,63 @@ def test_how_vocabularies_fit_is_what_their_definition_says(target: Vocabulary, 
     assert (fit.num_target, fit.num_drafter) == (len(ours), len(theirs))
     assert fit.num_shared == sum(token in theirs for token in ours)
     assert fit.covers_target == (len(fit.pairs) == sum(token is not None for token in target.tokens))
+
+
+@given(ours=VOCABULARIES, theirs=VOCABULARIES)
+def test_vocabularies_are_equal_by_their_bytes(ours: Vocabulary, theirs: Vocabulary) -> None:
+    are_equal = (ours.tokens, ours.special) == (theirs.tokens, theirs.special)
+    assert (ours == theirs) == are_equal
+    assert not are_equal or hash(ours) == hash(theirs)
+
+
+@given(
+    tokens=st.lists(st.one_of(st.text(st.sampled_from(sorted(byte_of_character())), max_size=3), st.text(max_size=2)),
+                    min_size=1, max_size=6, unique=True),
+    shift=st.integers(0, 2),
+    order=st.randoms(),
+    added=st.dictionaries(st.integers(0, 9), st.tuples(st.sampled_from(["<a>", "b é", "Ġ"]), st.booleans())),
+    is_byte_level=st.booleans(),
+)  # fmt: skip
+def test_the_order_of_a_file_does_not_change_what_ids_stand_for(
+    tokens: list[str], shift: int, order: Any, added: dict[int, tuple[str, bool]], is_byte_level: bool
+) -> None:
+    by_id = {token_id + shift: token for token_id, token in enumerate(tokens)}
+    expected: dict[int, bytes] = {
+        token_id: bytes_of_token(token, is_byte_level) for token_id, token in by_id.items()
+    }
+    for token_id, (content, is_special) in added.items():
+        expected[token_id] = added_token_bytes(content, is_special, is_byte_level)
+    shuffled = list(by_id.items())
+    order.shuffle(shuffled)
+    for pairs in (by_id.items(), shuffled):
+        document = {
+            "model": {"vocab": {token: token_id for token_id, token in pairs}},
+            "added_tokens": [
+                {"id": token_id, "content": content, "special": is_special}
+                for token_id, (content, is_special) in added.items()
+            ],
+            "decoder": {"type": "ByteLevel" if is_byte_level else "Metaspace"},
+        }
+        found = parse_vocabulary("tokenizer.json", json.dumps(document))
+        assert found.tokens == tuple(map(expected.get, range(1 + max(expected))))
+        assert found.special == {token_id for token_id, (_, is_special) in added.items() if is_special}
+
+
+@pytest.mark.parametrize(
+    "vocab",
+    [
+        {"a": 0, "b": 1.0},
+        {"a": 0, "b": "1"},
+        {"a": 0, "b": None},
+        {"a": 0, "b": 0},
+        {"a": 0, "b": -1},
+        {"a": 0, "b": 1 << 40},
+        [["a", 0.0], [None, 0.0]],
+        [["a", 0.0], [0, 0.0]],
+    ],
+)
+@pytest.mark.parametrize("kind", ["ByteLevel", "Metaspace"])
+def test_ids_and_tokens_that_are_none_are_refused(vocab: Any, kind: str) -> None:
+    document = {"model": {"vocab": vocab}, "decoder": {"type": kind}}
+    with pytest.raises(DraftproofError, match="DP402"):
+        parse_vocabulary("tokenizer.json", json.dumps(document))

@@ -706,6 +706,46 @@ def test_checking_a_pair_loads_nothing_needless_and_opens_each_file_once(
     assert "VOCAB-01" in json.loads(done.stdout)["checked"]
 
 
+@pytest.mark.parametrize(
+    ("words", "needless"),
+    [
+        (["check", "--command", "vllm serve org/m"], ["checkpoints.geometry", "configs.pairs"]),
+        (["check", "{target}", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}'],
+         ["checkpoints.gguf", "configs.traffic", "configs.pairs"]),
+        (["plan", "{target}", "--memory", "1GiB", "--context", "64"], ["checkpoints.gguf", "configs.engines.told"]),
+    ],
+)  # fmt: skip
+def test_what_a_command_has_no_use_for_is_not_imported(
+    target: Path, words: list[str], needless: list[str]
+) -> None:
+    program = (
+        "import json, sys; from draftproof.cli.main import run; run(sys.argv[2:]);"
+        "print([name for name in json.loads(sys.argv[1]) if 'draftproof.' + name in sys.modules], file=sys.stderr)"
+    )
+    arguments = [json.dumps(needless), *(word.replace("{target}", str(target)) for word in words)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "[]", done.stderr
+
+
+def test_the_version_of_an_installed_engine_is_judged(
+    tmp_path: Path, invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("vllm", "openvino_genai"):
+        (tmp_path / package).mkdir()
+        (tmp_path / f"{package}-9.8.7.dist-info").mkdir()
+        name = package.replace("_", "-")
+        (tmp_path / f"{package}-9.8.7.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: 9.8.7\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for engine in ("vllm", "openvino"):
+        speculation = '{"method": "ngram", "num_speculative_tokens": 2}'
+        judged = invoke("check", "org/m", "--engine", engine, "--speculative-config", speculation, "--json")
+        told = judged.document["engine"]
+        assert (told["version"], told["version_from"]) == ("9.8.7", "package metadata")
+
+
 def test_required_names_are_listed_once(invoke) -> None:
     listed = invoke("check", "some/model", "--require", "novel", "--json").document["error"]["expected"]
     names = listed.removeprefix("one of ").split(", ")

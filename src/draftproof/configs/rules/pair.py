@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.configs.identity import identify, is_hub_id
-from draftproof.configs.pairs import Pair, load_catalogue
 from draftproof.configs.rules.case import Case
 from draftproof.configs.rules.rule import Hit, Rule
 from draftproof.configs.speculation import HEADS, Method
 from draftproof.core.finding import Evidence, Severity, Source
+
+if TYPE_CHECKING:
+    from draftproof.configs.pairs import Pair
 
 _TRAINED: frozenset[Method] = HEADS | {"pard", "medusa", "mlp_speculator"}
 _SOURCE = Source(name="speculators format, `speculators_config.verifier`", read="2026-11")
@@ -56,6 +58,8 @@ def _names_of_target(case: Case) -> tuple[str, ...]:
 
 
 def _known(case: Case) -> Pair | None:
+    from draftproof.configs.pairs import load_catalogue
+
     catalogue = load_catalogue()
     names = [case.speculation.drafter.name] if case.speculation.drafter is not None else []
     if case.drafter_view is not None:
