@@ -712,7 +712,7 @@ def test_checking_a_pair_loads_nothing_needless_and_opens_each_file_once(
         (["check", "--command", "vllm serve org/m"], ["checkpoints.geometry", "configs.pairs"]),
         (["check", "{target}", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}'],
          ["checkpoints.gguf", "configs.traffic", "configs.pairs"]),
-        (["plan", "{target}", "--memory", "1GiB", "--context", "64"], ["checkpoints.gguf", "configs.engines.told"]),
+        (["plan", "{target}", "--memory", "1GiB", "--context", "64"], ["checkpoints.gguf", "configs.pairs"]),
     ],
 )  # fmt: skip
 def test_what_a_command_has_no_use_for_is_not_imported(
