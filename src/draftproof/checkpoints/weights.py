@@ -190,7 +190,9 @@ def _compressed(reference: str, config: Mapping[str, Any], everything: int) -> t
         )
     bits = _number(reference, weights[0], "num_bits")
     group = weights[0].get("group_size")
-    per_group = 16 / group if type(group) is int and group > 0 else 0.0
+    scale_bits = 8 if bits == 4 and weights[0].get("type") == "float" else 16  # NVFP4 and MXFP4
+    zero_bits = bits if weights[0].get("symmetric") is False else 0
+    per_group = (scale_bits + zero_bits) / group if type(group) is int and group > 0 else 0.0
     return bits + per_group, everything, f"compressed-tensors, {bits} bits"
 
 

@@ -107,18 +107,23 @@ def test_deepseek_v3_keeps_one_vector_per_token_and_has_one_prediction_layer(tmp
     )  # 14 billion with copies of both vocabulary matrices
 
 
+def compressed(**weights: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
+
+
 QUANTISED: dict[str, tuple[dict[str, Any], float]] = {
     "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
     "awq": ({"quant_method": "awq", "bits": 4, "group_size": 64}, 4 + 20 / 64),
     "fp8 in blocks": ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 16384),
     "fp8": ({"quant_method": "fp8"}, 8),
-    "compressed-tensors": (
-        {
-            "quant_method": "compressed-tensors",
-            "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 128}}},
-        },
-        4 + 16 / 128,
+    "compressed-tensors": (compressed(num_bits=4, group_size=128), 4 + 16 / 128),
+    "compressed-tensors, zero points": (
+        compressed(num_bits=4, group_size=128, symmetric=False),
+        4 + 20 / 128,
     ),
+    "compressed-tensors, NVFP4": (compressed(num_bits=4, group_size=16, type="float"), 4 + 8 / 16),
+    "compressed-tensors, MXFP4": (compressed(num_bits=4, group_size=32, type="float"), 4 + 8 / 32),
+    "compressed-tensors, FP8": (compressed(num_bits=8, type="float", strategy="channel"), 8),
     "nvfp4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
     "bitsandbytes": ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
 }
