@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from draftproof.configs.engines.vllm import variables
 from draftproof.configs.engines.vllm.facts import METHODS, MTP_FAMILIES
 from draftproof.configs.rules.facts.runners import CANDIDATE_HEADS, STEP5, XPRESS
 
@@ -84,3 +85,19 @@ def test_what_one_runner_has_alone() -> None:
     assert {name for name in heads if name.endswith("DraftModel")} == CANDIDATE_HEADS
     lacking = strings(function(module, "_get_v1_model_runner_unsupported_features"))
     assert {name for name in lacking if name.startswith("Step5For")} == STEP5
+
+
+def test_variables() -> None:
+    assert SOURCE is not None
+    module = ast.parse((Path(SOURCE) / "envs.py").read_text())
+    [table] = [
+        node.value
+        for node in module.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == "environment_variables"
+    ]
+    assert isinstance(table, ast.Dict)
+    names = {key.value for key in table.keys if isinstance(key, ast.Constant)}
+    assert {name for name in names if str(name).startswith("VLLM_")} <= variables.NAMES
+    assert not set(variables.TODAY) & names

@@ -105,7 +105,10 @@ def _from_options(options: dict[str, Any]) -> Any:
     for name in ("decode_ms", "draft_ms", "verify_ms"):
         if options[name] is None:
             flag = f"--{name.replace('_', '-')}"
-            raise DraftproofError("DP001", flag, "nothing", "milliseconds, or --from FILE", f"Give {flag}.")
+            free = "; 0 for look-up, whose drafts cost next to nothing" if name == "draft_ms" else ""
+            raise DraftproofError(
+                "DP001", flag, "nothing", "milliseconds, or --from FILE", f"Give {flag}{free}."
+            )
     if options["baseline"] is not None:
         raise DraftproofError("DP001", "--baseline", "without --from", "--from FILE", "Name both files.")
     decode_ms, coordination_ms = _decode_ms(options["decode_ms"]), options["coordination_ms"]
@@ -128,7 +131,14 @@ def _from_options(options: dict[str, Any]) -> Any:
     deepest = min(depth, len(shares)) if shares else depth
     if options["measured"]:
         deepest = depth_measured(costs, deepest, "--verify-ms")
-    return (Measured("as given", (LoadPoint(1, costs, tuple(shares), deepest),), ()),)
+    notes = (
+        (
+            "one marginal share speaks of depth 1: for the same share everywhere say --acceptance-kind conditional",
+        )
+        if is_marginal and len(rates) == 1 < depth
+        else ()
+    )
+    return (Measured("as given", (LoadPoint(1, costs, tuple(shares), deepest),), notes),)
 
 
 def _decode_ms(found: float) -> float:

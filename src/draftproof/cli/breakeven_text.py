@@ -88,6 +88,9 @@ def _best_lines(point: LoadPoint, rows: tuple[Depth, ...]) -> list[str]:
     return found
 
 
+_DRAFTER = "speculation.drafter"
+
+
 def _schedule_lines(sweep: Measured, options: dict[str, Any]) -> list[str]:
     chosen = choose(sweep.points, options["hysteresis"])
     schedule = ranges(chosen)
@@ -128,7 +131,12 @@ def _written(schedule: tuple[BatchRange, ...], options: dict[str, Any]) -> dict[
         "engine": engine,
         "artifacts": [{"name": each.name, "text": each.text} for each in rendered.artifacts],
         "notes": [
-            {"kind": note.kind.value, "setting": note.setting, "reason": note.reason}
+            {
+                "kind": note.kind.value,
+                "setting": note.setting,
+                "reason": note.reason
+                + (": name it with --model" if note.setting == _DRAFTER and not model else ""),
+            }
             for note in rendered.notes
         ],
     }

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,8 @@ from draftproof.cli.targets import open_local
 from draftproof.configs.engines.base import Parsed
 from draftproof.configs.identity import is_hub_file, is_hub_id, is_repository
 from draftproof.configs.lock.record import DeploymentRecord
+from draftproof.configs.reading.manifest import is_yaml
+from draftproof.configs.reading.started import is_start
 from draftproof.configs.registry import DIALECTS, dialect
 from draftproof.configs.rules.case import Case, Traffic
 from draftproof.configs.rules.facts.methods import find_method
@@ -38,6 +41,8 @@ from draftproof.core.errors import DraftproofError, named_by
 
 _UNREACHABLE = ("DP401", "DP407", "DP411", "DP412", "DP413", "DP414")
 _ALIASES = {"json_schema": "response_format", "beam_search": "use_beam_search"}
+_TAKE_FILES = ("vllm", "sglang")
+"""Engines whose commands take a file of flags: such a file alone is read as they read it."""
 _SETTINGS: Mapping[str, tuple[str, bool | int]] = MappingProxyType(
     {
         "lora": ("lora", True),
@@ -153,6 +158,8 @@ def _parse(engine: str, version: str | None, options: Mapping[str, Any]) -> Pars
     text = (
         read_text(Path(config), "--config") if config is not None else command_text(options["command_line"])
     )
+    if config is not None and engine in _TAKE_FILES and is_yaml(text) and not is_start(text):
+        text = f"--config {quote(Path(config).name)}"
     found = dialect(engine)
     reader = files_beside(Path(config) if config is not None else file_of(options["command_line"]))
     try:

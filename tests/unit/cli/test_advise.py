@@ -143,3 +143,13 @@ def test_hosted_without_a_provider_lists_those_that_are_known(invoke) -> None:
     text = invoke("advise", "novel-9", "--role", "hosted").stdout
     assert all(name in text for name in provider_names())
     assert "--engine" in text
+
+
+def test_the_next_step_with_a_provider_names_the_model(invoke) -> None:
+    for engine, is_named in (("openai", True), ("azure-openai", False)):  # Azure has names of its own
+        document = invoke(
+            "advise", "gpt-4.1", "--role", "hosted", "--engine", engine, "--workload", "edit", "--json"
+        ).document
+        commands = [entry["command"] for step in document["steps"] for entry in step["next"]]
+        assert commands
+        assert all(("--model gpt-4.1" in command) == is_named for command in commands)

@@ -260,3 +260,32 @@ def test_the_demo_s_report_is_refused_for_what_it_is(invoke, tmp_path) -> None:
     result = invoke("breakeven", "--from", str(report))
     assert result.status == 2
     assert "the demo's report" in result.stderr
+
+
+def test_what_a_number_that_is_missing_or_alone_means(invoke, tmp_path: Path) -> None:
+    missing = invoke("breakeven", "--decode-ms", "10", "--verify-ms", "11", "--json").document["error"]
+    assert missing["field"] == "--draft-ms"
+    assert "0 for look-up" in missing["remedy"]
+    alone = ("breakeven", *TIMES, "--acceptance", "0.7")
+    assert "conditional" in invoke(*alone).stdout
+    for more in (("--acceptance-kind", "conditional"), ("--max-depth", "1")):
+        assert "note:" not in invoke(*alone, *more).stdout
+    points = [
+        {
+            "batch": 1,
+            "decode_ms": 10,
+            "draft_ms": 0.8,
+            "verify_ms": {"1": 10, "5": 11},
+            "acceptance": [0.8, 0.6],
+        },
+        {
+            "batch": 8,
+            "decode_ms": 12,
+            "draft_ms": 0.8,
+            "verify_ms": {"1": 12, "5": 14},
+            "acceptance": [0.8, 0.6],
+        },
+    ]
+    sweep = ("breakeven", "--from", write(tmp_path / "sweep.json", {"sweep": points}), "--engine", "vllm")
+    assert "--model" in invoke(*sweep).stdout
+    assert "--model" not in invoke(*sweep, "--model", "some/drafter").stdout

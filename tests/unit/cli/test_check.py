@@ -555,10 +555,10 @@ def test_what_a_variable_holds_is_not_judged(invoke, written: str, reason: str |
     )
 
 
-def test_a_value_outside_of_the_text_is_told_and_is_no_alarm(invoke) -> None:
+def test_a_value_outside_of_the_text_is_told_where_it_is_the_engines_own(invoke) -> None:
     command = (
-        "docker run -e HF_TOKEN -e HF_HOME=$HOME --env-file x vllm/vllm-openai:v0.33.0 m --port $PORT "
-        "--spec-method ngram --spec-tokens 3"
+        "docker run -e HF_TOKEN -e HF_HOME=$HOME -e VLLM_CACHE_ROOT --env-file x vllm/vllm-openai:v0.33.0 m "
+        "--port $PORT --spec-method ngram --spec-tokens 3"
     )
     document = invoke("check", "--command", command, "--json").document
     told = {
@@ -566,7 +566,43 @@ def test_a_value_outside_of_the_text_is_told_and_is_no_alarm(invoke) -> None:
         for item in document["findings"]
         if item["code"] == "FLAG-14"
     }
-    assert told == {"HF_TOKEN": "info", "HF_HOME": "info", "--port": "info", "--env-file": "warning"}
+    assert told == {"VLLM_CACHE_ROOT": "info", "--env-file": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "code"),
+    [
+        ("0.33.0", "VLLM_ATTENTION_BACKEND", "FLAG-03"),
+        ("0.33.0", "VLLM_USE_V1", "FLAG-03"),
+        ("0.33.0", "VLLM_LOGGING_LEVEL", None),
+        ("0.33.0", "VLLM_USE_V2_MODEL_RUNNER", None),
+        ("0.33.0", "MY_VLLM_NOTE", None),
+        ("0.9.2", "VLLM_USE_V1", None),  # whose variables were not read
+    ],
+)
+def test_variables_that_vllm_does_not_have(invoke, version: str, name: str, code: str | None) -> None:
+    for command in (
+        f"{name}=1 vllm serve m --spec-method ngram --spec-tokens 3",
+        f"docker run -e {name}=1 vllm/vllm-openai:v{version} m --spec-method ngram --spec-tokens 3",
+    ):
+        document = invoke("check", "--command", command, "--engine", f"vllm=={version}", "--json").document
+        told = {item["code"] for item in document["findings"] if item["evidence"][0]["key"] == name}
+        assert told == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [
+        ("vllm", 'model: some/m\nspeculative-config: \'{"method": "ngram", "num_speculative_tokens": 3}\'\n'),
+        ("vllm", "model: some/m\nspeculative-config:\n  method: ngram\n  num_speculative_tokens: 3\n"),
+        ("sglang", "model-path: some/m\nspeculative-algorithm: NGRAM\nspeculative-num-draft-tokens: 4\n"),
+    ],
+)
+def test_the_engines_own_file_of_flags(invoke, tmp_path: Path, engine: str, text: str) -> None:
+    file = tmp_path / "a file.yaml"
+    file.write_text(text, encoding="utf-8")
+    result = invoke("check", "--engine", engine, "--config", str(file), "--json")
+    assert (result.document["target"], result.document["methods"]) == ("some/m", ["ngram"])
 
 
 LOSSY = "vllm serve org/m --speculative-config '" + json.dumps(

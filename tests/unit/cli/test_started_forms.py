@@ -78,3 +78,18 @@ def test_plan_and_lock_read_every_form(invoke, tmp_path: Path, engine: str, form
     assert record["engine"]["name"] == engine
     again = invoke("check", "--lock", str(out), str(target), "--command", text, "--json").document
     assert not [finding for finding in again["findings"] if finding["code"] in ("LOCK-05", "LOCK-06")]
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        ("speculative_config:\n  decoding_type: MTP\n", "trtllm"),
+        (
+            'speculative_config: {"decoding_type": "MTP"}\n',
+            None,
+        ),  # a key that begins no line may be anything's
+        ("port: 80\nspeculative-config:\n  method: ngram\n", None),
+    ],
+)
+def test_a_key_of_one_engines_file_tells_the_engine(text: str, engine: str | None) -> None:
+    assert told_by(text).engine == engine

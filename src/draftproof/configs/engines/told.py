@@ -5,6 +5,7 @@ Called by `check`, `plan`, `translate` and `lock`; `take_start` by the dialects.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from draftproof.configs.engines.gathering import Gathering
@@ -18,6 +19,8 @@ from draftproof.core.errors import DraftproofError
 
 _LOOKED_AT = 8
 """Words at the front, of which one is the program."""
+_OF_TENSORRT = re.compile(r"^[ \t]*[\"']?decoding_type[\"']?[ \t]*:", re.MULTILINE)
+"""A key of TensorRT-LLM's file, which no other engine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ def told_by(text: str, engine: str | None = None) -> Told:
     nor does a text that no dialect could read as a command."""
     if text.lstrip()[:1] in ("{", ""):
         return Told()
+    if _OF_TENSORRT.search(text):
+        return Told("trtllm")
     try:
         start = read_start(Place(engine or "command", text))
     except DraftproofError:  # the dialect says what is wrong, and where

@@ -41,6 +41,11 @@ def is_manifest(text: str) -> bool:
     return bool(_LIST.match(text)) or bool(_FIRST.match(text) and _MANIFEST.search(text))
 
 
+def is_yaml(text: str) -> bool:
+    """Whether the text begins as a mapping does: no command is written so."""
+    return bool(_FIRST.match(text))
+
+
 @dataclass(frozen=True, slots=True)
 class _Container:
     name: str

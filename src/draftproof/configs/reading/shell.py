@@ -18,10 +18,12 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _BREAKS = " \t\r\n\ufeff"
 _CONTROL = ";|&<>()"
 _ESCAPED_IN_QUOTES = '$`"\\\n'
+_FILE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\$\([^()\n]*\)|\$\{[^{}\n]*\}|[^\s;|&<>(){}`'\"])++"
 _OUTPUT = re.compile(
-    r"(?:(?:[0-9]?>{1,2}\s*&[0-9]|(?:[0-9]|&)?>{1,2}\s*[^\s;|&<>()$`]+)\s*)*[;&]?\s*(?:#[^\n]*(?:\n\s*|\Z))*"
+    rf"(?:(?:[0-9]?>{{1,2}}\s*&[0-9]|(?:[0-9]|&)?>{{1,2}}\s*{_FILE})\s*+)*+"
+    rf"(?:\|&?\s*tee(?:\s++{_FILE})*+\s*+)?[;&]?\s*+(?:#[^\n]*(?:\n\s*|\Z))*"
 )
-"""Redirections, and a sign behind which nothing follows."""
+"""Redirections, a copy by `tee`, and a sign behind which nothing follows."""
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|(?=['\"]))")
 _MAX_NESTED = 32
 _HOME = re.compile(r"~[A-Za-z0-9._-]*(?:/|\Z)")

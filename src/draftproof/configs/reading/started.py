@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from draftproof.configs.reading.images import read_image
 from draftproof.configs.reading.jsontext import read_json
-from draftproof.configs.reading.manifest import Split, is_manifest, read_manifest
+from draftproof.configs.reading.manifest import Split, is_manifest, is_yaml, read_manifest
 from draftproof.configs.reading.node import Node
 from draftproof.configs.reading.prefixes import after_prefix, program, without_interpreter_flags
 from draftproof.configs.reading.refusal import Place, bounded
@@ -31,6 +31,7 @@ PROGRAMS = {
 _LINE_END = re.compile(r"(?<!\\)(?<!\\\r)\r?\n|\Z")
 _DOCKERFILE = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]")
 _INSTRUCTION = re.compile(r"^[ \t]*(?P<name>[A-Z]+)[ \t]+", re.MULTILINE)
+_PYTHON = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:from\s+[\w.]+\s+import\s|import\s+[\w.]+\s*(?:\n|as\s|,))")
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash")
 _SPLIT_STRING = re.compile(r"-[iv]*S(.*)|--split-string(?:=(.*))?", re.DOTALL)
 _SCRIPT = re.compile(r"-[a-z]*c")
@@ -99,6 +100,18 @@ def _moved(words: tuple[Word, ...], offset: int, end: int) -> Iterator[Word]:
 
 def _of_script(place: Place, found: Collected) -> tuple[Word, ...]:
     """The words of the one command that is not preparation; what is exported before it is its environment."""
+    if is_yaml(place.text):
+        raise place.refused(
+            "YAML that names no container",
+            "a container with command: or args:, or what it starts",
+            "Give the command itself; of a file of the engine's own flags `COMMAND --config FILE`.",
+        )
+    if _PYTHON.match(place.text):
+        raise place.refused(
+            "a script in Python",
+            "the command that starts the engine",
+            "Of vLLM give the arguments of LLM(…) as a JSON object; of Transformers and OpenVINO GenAI Python is read.",
+        )
     words: tuple[Word, ...] = ()
     own: dict[str, tuple[str, Word]] = {}
     for line in read_commands(place):

@@ -100,7 +100,11 @@ def missing_mtp(facts: Facts) -> Iterator[Claim]:
 
 def _presence(mtp: MtpFacts) -> tuple[bool | None, list[Claim]]:
     declared = mtp.declared
-    said = "config.json declares none" if declared is None else f"config.json: {declared[0]} = {declared[1]}"
+    said = (
+        "the configuration declares none"
+        if declared is None
+        else f"config.json: {declared[0]} = {declared[1]}"
+    )
     if mtp.present is None:
         if declared is None:
             return None, [Claim("Neither config.json nor tensor names say whether there are any.")]

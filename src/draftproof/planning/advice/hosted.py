@@ -6,6 +6,7 @@ Called by `advising` for the role "hosted". Reads the providers table; nothing c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from draftproof.configs.providers.model import NOT_DOCUMENTED, DeploymentType, Fact, Known
 from draftproof.configs.providers.table import deployment_types, providers
@@ -48,7 +49,7 @@ def _at(row: DeploymentType, ask: Ask) -> Iterator[Step]:
             standing=Standing.POSSIBLE,
             evidence=tuple(map(_said, known)),
             against=(Claim("What it gives on your requests was not measured."), *_limits(row)),
-            commands=_probe(row),
+            commands=_probe(row, ask),
         )
     else:
         yield Step(
@@ -104,7 +105,7 @@ def _prediction(row: DeploymentType, ask: Ask) -> Step:
         evidence=tuple(evidence),
         against=tuple(against),
         risks=tuple(risks),
-        commands=_probe(row),
+        commands=_probe(row, ask),
     )
 
 
@@ -125,6 +126,8 @@ def _limits(row: DeploymentType) -> Iterator[Claim]:
         yield _said(fact)
 
 
-def _probe(row: DeploymentType) -> tuple[Command, ...]:
+def _probe(row: DeploymentType, ask: Ask) -> tuple[Command, ...]:
     command = f"draftproof probe URL --provider {row.provider} --deployment {row.type}"
+    if row.provider != "azure-openai":  # which calls a deployment by a name of its own
+        command += f" --model {quote(ask.reference)}"
     return (Command("see what your endpoint accepts and shows", command),)

@@ -62,8 +62,9 @@ def test_continuations_comments_environment_and_prompt() -> None:
         ("vllm serve `cat x", 12, "not closed"),
         ("vllm serve 'm", 12, "quote"),
         ('vllm serve "m', 12, "quote"),
-        ("vllm serve m | tee log", 14, "|"),
-        ("vllm serve m > $LOG", 14, ">"),
+        ("vllm serve m | tee log | grep x", 14, "|"),
+        ("vllm serve m | grep x", 14, "|"),
+        ("vllm serve m | teepot", 14, "|"),
         ("vllm serve m < text", 14, "<"),
         ("vllm serve m & rm x", 14, "&"),
         ("vllm serve m --a 1>2 --b", 19, ">"),
@@ -119,8 +120,12 @@ def test_commands_are_parted(between: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", ["> log", ">>log 2>&1 &", "2>'err' 1> out;", "&> all", "&", ";", " # done", "&\n# done"]
-)
+    "end",
+    [
+        "> log", ">>log 2>&1 &", "2>'err' 1> out;", "&> all", "&", ";", " # done", "&\n# done", "2>&1 | tee log",
+        "| tee -a $DIR/log &", "|& tee 'a b' c # kept", '> "$LOG" 2>&1 &', "> logs/$(date +%s).log", "> ${D:-x}/l",
+    ],
+)  # fmt: skip
 def test_where_the_output_goes_is_passed_over(end: str) -> None:
     line = read_command(Place("vllm", f"vllm serve m {end}"))
     assert [word.text for word in line.words] == ["vllm", "serve", "m"]

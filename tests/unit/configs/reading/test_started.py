@@ -79,6 +79,10 @@ def test_words_know_where_they_stand() -> None:
         ("args:\n- m\n- {a: b}", "vllm, line 3, column 3", "an object"),
         ("[Service]\nUser=llm\n", "vllm, line 1, column 1", "ExecStart"),
         ("- &a x\n- *b", "vllm, line 2, column 3", "*b"),
+        ("model: m\nport: 80\n", "vllm, line 1, column 1", "YAML"),
+        ("# ours\nmodels:\n  one:\n    cmd: vllm serve m\n", "vllm, line 1, column 1", "YAML"),
+        ("from vllm import LLM\n\nllm = LLM('m')\n", "vllm, line 1, column 1", "Python"),
+        ("import os\nfrom vllm import LLM\n", "vllm, line 1, column 1", "Python"),
     ],
 )
 def test_refused_with_place_and_finding(text: str, field: str, found: str) -> None:

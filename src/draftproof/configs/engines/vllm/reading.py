@@ -17,7 +17,7 @@ from draftproof.configs.engines.base import Reader
 from draftproof.configs.engines.flag_file import FlagFile, take_file
 from draftproof.configs.engines.gathering import Gathering
 from draftproof.configs.engines.told import remark_variables, take_start
-from draftproof.configs.engines.vllm import arguments, facts, options
+from draftproof.configs.engines.vllm import arguments, facts, options, variables
 from draftproof.configs.engines.vllm.config_reading import read_config
 from draftproof.configs.engines.vllm.history import remark_removed
 from draftproof.configs.reading.jsontext import read_json
@@ -44,8 +44,25 @@ def gather(place: Place, found: Gathering, read: Reader | None) -> None:
     if start == "{":
         rest = _read_object(read_json(place), found)
     else:
-        rest = _read_words(place, take_start(place, found), read, found)
+        begin = take_start(place, found)
+        _remark_variables(begin, found)
+        rest = _read_words(place, begin, read, found)
     found.say("rest", rest)
+
+
+def _remark_variables(begin: Start, found: Gathering) -> None:
+    """vLLM warns at start of variables that it does not have, and goes on without them."""
+    if found.version not in variables.READ:
+        return
+    for name, value in begin.environment.items():
+        if name.startswith("VLLM_") and name not in variables.NAMES:
+            found.remark(
+                "ignored",
+                name,
+                f"vLLM {found.version} has no such variable: it warns of it and goes on; a plugin may read it",
+                found=value,
+                today=variables.TODAY.get(name),
+            )
 
 
 def _read_object(node: Node, found: Gathering) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ _SOURCE = Source(name="sources of the engines, per flag", read="2026-11")
 def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
     def judge(case: Case) -> Iterator[Hit]:
         for remark in case.remarks:
-            if remark.effect not in effects:
+            if remark.effect not in effects or _is_of_no_concern(remark):
                 continue
             today = f" Today: {remark.today}." if remark.today else ""
             yield Hit(
@@ -34,7 +34,7 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
                         expected=remark.today,
                     ),
                 ),
-                remedy=f"Write {remark.today}." if remark.today and remark.effect != "inferred" else None,
+                remedy=_remedy(remark),
                 reading=_reading_of(case, remark),
             )
 
@@ -44,7 +44,19 @@ def _remarks(*effects: Effect) -> Callable[[Case], Iterator[Hit]]:
 _SEVERITY: Mapping[Effect, Severity] = {"unknown": Severity.WARNING, "unread": Severity.WARNING}
 """Where it is not the rule's own."""
 _ELSEWHERE = (IN_A_VARIABLE, FROM_OUTSIDE)
-"""A known name whose value the text does not hold, as of a token or a port: nothing is wrong with that."""
+"""A known name whose value the text does not hold: nothing is wrong with that."""
+_OF_ENGINES = ("VLLM_", "SGLANG_", "SGL_", "LLAMA_ARG_", "TLLM_", "TRTLLM_")
+
+
+def _is_of_no_concern(remark: Remark) -> bool:
+    """A token, a port or the like whose value is elsewhere: no engine's own variable."""
+    return remark.reason in _ELSEWHERE and not remark.setting.startswith(_OF_ENGINES)
+
+
+def _remedy(remark: Remark) -> str | None:
+    if remark.reason in _ELSEWHERE:
+        return "Give the text with its value where it may matter."
+    return f"Write {remark.today}." if remark.today and remark.effect != "inferred" else None
 
 
 def _reading_of(case: Case, remark: Remark) -> Reading | None:
