@@ -254,6 +254,8 @@ def _step_lines(number: int, step: Step) -> Iterator[str]:
         yield f"   bytes    {size.num_bytes / 2**30:.2f} GiB: {size.name} ({size.how})"
     if step.capacity:
         fits = f"{step.capacity.with_step} in place of {step.capacity.plain}"
+        if step.capacity.not_counted:
+            fits = f"at most {fits}; {step.capacity.not_counted}"
         yield f"   price    requests of {step.capacity.context} tokens at the same time: {fits}"
     if step.pays_if:
         yield f"   pays if  {step.pays_if}"

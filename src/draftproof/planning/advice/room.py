@@ -108,11 +108,11 @@ def _by_published_size(ask: Ask, step: Step, room: Room) -> Step:
         unknown = Claim("Its memory was not planned: neither its files nor a published size are at hand.")
         return replace(step, against=(*step.against, unknown))
     left = replace(room.plain, cache_bytes=room.plain.cache_bytes - weights)
-    capacity = Capacity(room.context, room.requests, left.requests(room.context))
-    rules = (
-        f"{room.plain.setup.rules.title}, weights by their published size, the drafter's cache not counted"
+    missing = "the drafter's cache is not counted, for the drafter was not read"
+    capacity = Capacity(room.context, room.requests, left.requests(room.context), missing)
+    return _priced(
+        ask, step, capacity, f"{room.plain.setup.rules.title}, weights by their published size; {missing}"
     )
-    return _priced(ask, step, capacity, rules)
 
 
 def _priced(ask: Ask, step: Step, capacity: Capacity, rules: str) -> Step:

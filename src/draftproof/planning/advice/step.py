@@ -57,14 +57,21 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Requests of `context` tokens that fit at the same time, without and with the step."""
+    """Requests of `context` tokens that fit at the same time, without and with the step: at most so many where
+    something was `not_counted`."""
 
     context: int
     plain: int
     with_step: int
+    not_counted: str | None = None
 
-    def as_dict(self) -> dict[str, int]:
-        return {"context": self.context, "requests_plain": self.plain, "requests": self.with_step}
+    def as_dict(self) -> dict[str, int | str | None]:
+        return {
+            "context": self.context,
+            "requests_plain": self.plain,
+            "requests": self.with_step,
+            "not_counted": self.not_counted,
+        }
 
 
 @dataclass(frozen=True, slots=True)
