@@ -28,13 +28,16 @@ SAME_LOAD = 0.75
 """Share of the requests for which it was decided that nobody drafts that must be left for that to hold."""
 NEWS_SHARE = 0.25
 """Share of a batch of whose drafts something must be learnt for a new decision at once."""
-PROBE_SHARE = 0.015
+PROBE_SHARE = 0.012
 """Share of the time of decoding that may go into trying out whether drafting pays again."""
+EARNED_SHARE, MOST_EARNED_SHARE = 0.02, 0.007
+"""Share of what drafting has saved that may go there, too, and how much of the time of decoding that is at most: where
+drafts were taken once they will be again."""
 MOST_CREDIT_ROUNDS = 4.0
-"""Time for trying out that can be saved up, in plain rounds."""
+"""Time for trying out that can be saved up, of either kind, in plain rounds."""
 FIRST_WAIT, LONGEST_WAIT = 8, 64
 """Rounds from a failed trial of a request to its next: doubled each time."""
-LONGEST_WAIT_ALONE = 20
+LONGEST_WAIT_ALONE = 13
 """The longest wait per request that decodes: trials of many requests add up, one alone can afford more of them."""
 FIRST_DEPTH = 4
 """Tokens that one request drafts at most while it is unknown what its method costs."""
@@ -106,6 +109,8 @@ class DepthController:
     _methods: dict[tuple[int, int, int], MethodRecord] = field(default_factory=dict)
     _next_number: int = 0
     _credit: float = 0.0
+    _earned: float = 0.0
+    """Of what drafting has saved, what may go into trials and has not been credited yet."""
     _rounds_since_plain: int = 0
     _rounds_held: int = 0
     """Rounds that the present decision holds already."""
@@ -170,7 +175,7 @@ class DepthController:
         else:
             for _, item, request in drafting:
                 request.offered = min(request.decided, item.limit)
-            if self._is_plain and not is_plain_due and self._rounds_held % HOLD == 0:
+            if self._is_plain and not is_plain_due and self._credit > 0.0:
                 self._try_alone(decoding, drafting, num_prefill_rows)
         self._rounds_held += 1
         for index, _, request in drafting:
@@ -207,7 +212,7 @@ class DepthController:
         self._is_plain = not found.depths
         due = self._due(drafting) if may_try else None
         if due is not None:
-            self._try_out(round_, *due)
+            self._try_out(self._as_expected(round_, decoding), *due)
         self._price(self._as_expected(round_, decoding), found.depths, drafting)
 
     def _try_alone(
@@ -219,9 +224,9 @@ class DepthController:
         """A trial while a decision holds that nobody drafts: without thinking about all others again."""
         due = self._due(drafting)
         if due is not None:
-            round_ = self._round(decoding, [due], num_prefill_rows)
+            round_ = self._as_expected(self._round(decoding, [due], num_prefill_rows), decoding)
             self._try_out(round_, *due)
-            self._price(self._as_expected(round_, decoding), {}, [due])
+            self._price(round_, {}, [due])
 
     def _round(
         self,
@@ -291,17 +296,26 @@ class DepthController:
         """The request that has waited longest for a trial, where the time for one was saved."""
         if self._credit <= 0.0:
             return None
-        waited = [each for each in drafting if not each[2].decided and each[2].rounds_off >= each[2].wait]
+        waited = [
+            each for each in drafting if not each[2].decided and each[2].rounds_off >= self._wait(each[2])
+        ]
         return max(waited, key=lambda each: each[2].rounds_off - each[2].wait, default=None)
 
-    def _try_out(self, round_: Round, _: int, item: Decoding, request: _Request) -> None:
-        """Lets a request draft a little."""
+    def _wait(self, request: _Request) -> int:
+        """Rounds to its next trial. Nobody need wait to find out what a method costs."""
+        return request.wait if self.costs.knows_drafting(request.method) else 1
+
+    def _try_out(self, round_: Round, index: int, item: Decoding, request: _Request) -> None:
+        """Lets a request draft a little, and takes from what was saved its time less what it will gain."""
         is_chain = isinstance(request.record, ChainRecord)
         depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
         request.offered, request.is_trial = depth, True
-        rows = round_.rows + (depth if is_chain else 1)
-        cost = round_.cost(rows) - round_.cost(round_.rows)
+        plain = round_.cost(round_.rows)
+        cost = round_.cost(round_.rows + (depth if is_chain else 1)) - plain
         cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
+        if is_chain:
+            gain = sum(step.gain for step in _steps_of(round_, index)[:depth])
+            cost -= gain * plain / sum(round_.emitted)
         self._credit -= max(0.0, cost)
 
     def _price(
@@ -345,21 +359,34 @@ class DepthController:
         for method, (number, depth) in asked.items():
             self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
         self._news += num_news / max(1, cost.batch) + self.costs.has_news
-        if self.costs.knows_speed:
+        if self.costs.knows_speed and cost.batch:
             round_cost = (pass_s - cost.prefill_s + cost.draft_s) / self.costs.scale
-            self._credit += PROBE_SHARE * round_cost
-            self._credit = min(self._credit, MOST_CREDIT_ROUNDS * round_cost)
+            self._save_for_trials(cost, round_cost, sum(outcome.accepted for outcome in outcomes))
         if cost.batch:
             self._rounds_since_plain = (
                 0 if cost.num_decode_rows == cost.batch else self._rounds_since_plain + 1
             )
 
+    def _save_for_trials(self, cost: RoundCost, round_cost: float, num_accepted: int) -> None:
+        most = MOST_CREDIT_ROUNDS * round_cost
+        credit = PROBE_SHARE * round_cost
+        if cost.num_decode_rows > cost.batch:
+            plain = self.costs.expected_passes(cost.batch, cost.context, cost.batch)[cost.batch]
+            saved = plain * (1 + num_accepted / cost.batch) - round_cost
+            self._earned = max(0.0, min(self._earned + EARNED_SHARE * saved, most))
+        else:
+            earned = min(self._earned, MOST_EARNED_SHARE * round_cost)
+            self._earned -= earned
+            credit += earned
+        self._credit = min(self._credit + credit, most)
+
     def _learn(self, request: _Request, outcome: Outcome) -> bool:
         """True where what came should be thought about at once."""
         if not request.offered:
             return False
-        is_surprised = request.record.learn(request.offered, outcome.drafted, outcome.accepted)
-        self._method(request).learn(outcome.drafted, outcome.accepted)
+        is_surprised = request.record.learn(
+            self._method(request), request.offered, outcome.drafted, outcome.accepted, request.rounds_off
+        )
         if not request.is_trial:
             request.wait = FIRST_WAIT
         elif 0 < outcome.drafted == outcome.accepted:

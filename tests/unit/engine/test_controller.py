@@ -65,10 +65,10 @@ def settled(results: Sequence[Sequence[PhaseResult]], phase: int, skip: int = 60
 @pytest.mark.parametrize("number", [1, 8])
 def test_nothing_to_gain_stays_plain(acceptance: float, number: int, noise: Noise) -> None:
     results = runs(World([Phase(800 * number, requests(acceptance, number))], noise=noise))
-    assert mean(phase.loss_to_plain() for [phase] in results) < 0.025
+    assert mean(phase.loss_to_plain() for [phase] in results) < 0.02
     for [phase] in results:
         assert phase.loss_to_plain() < 0.03
-        assert mean(max(depths) == 0 for depths in phase.depths[60:]) > 0.9
+        assert mean(max(depths) == 0 for depths in phase.depths[60:]) > 0.8
 
 
 @NOISES
@@ -89,21 +89,22 @@ def test_free_drafts_stop_before_the_row_that_costs() -> None:
     assert mean(mean(depth == 3 for [depth] in phase.depths[60:]) for [phase] in results) > 0.9
 
 
-def test_phases_of_the_text_are_noticed() -> None:
-    phases = [Phase(400, requests(acceptance)) for acceptance in (0.9, 0.1) * 3]
-    results = runs(World(phases, noise=Noise(0.1, 0.01)))
-    assert mean(total_loss(each) for each in results) < 0.045
+@pytest.mark.parametrize("good", [0.9, 0.8])
+def test_phases_of_the_text_are_noticed(good: float) -> None:
+    phases = [Phase(400, requests(acceptance)) for acceptance in (good, 0.1) * 3]
+    world = World(phases, noise=Noise(0.1, 0.01))
+    results = [run(world, DepthController("throughput"), seed) for seed in range(16)]
+    assert mean(total_loss(each) for each in results) < 0.035
     for index in (1, 3, 5):  # given up within a few rounds, and what is tried costs little
-        assert mean(each[index].loss_to_plain() for each in results) < 0.05
-        assert settled(results, index, skip=30) < 0.01
-    for index in (2, 4):  # taken up again: of some 100 tokens each 3 come in one round
-        assert all(max(max(depths) for depths in each[index].depths) >= 3 for each in results)
+        assert mean(each[index].loss_to_plain() for each in results) < 0.03
+    later = mean(each[index].loss() for each in results for index in (2, 4))
+    assert later < 0.04, "a good phase after a bad one"
 
 
 def test_phases_of_some_length_lose_less_than_three_per_cent() -> None:
     phases = [Phase(1500, requests(acceptance)) for acceptance in (0.9, 0.1) * 2]
     results = runs(World(phases, noise=Noise(0.1, 0.01)))
-    assert mean(total_loss(each) for each in results) < 0.03
+    assert mean(total_loss(each) for each in results) < 0.02
     assert all(mean(each[index].loss() for each in results) < 0.03 for index in range(4))
 
 
@@ -131,7 +132,7 @@ def test_a_drafter_that_fails_beyond_some_context_is_given_up_there() -> None:
     assert mean(total_loss(each) for each in results) < 0.03
     for [phase] in results:
         assert mean(depth > 0 for [depth] in phase.depths[30:200]) > 0.9
-        assert mean(depth > 0 for [depth] in phase.depths[-800:]) < 0.06
+        assert mean(depth > 0 for [depth] in phase.depths[-800:]) < 0.09
 
 
 def test_one_predictable_request_among_others() -> None:
@@ -228,10 +229,10 @@ def test_trials_come_later_and_later_and_a_success_at_once() -> None:
     tried = [at for at, depth in enumerate(rounds) if depth and at > 10]
     gaps = [after - before for before, after in pairwise(tried)]
     assert tried[0] < 20 + 4 * FIRST_WAIT
-    assert max(gaps) <= LONGEST_WAIT_ALONE + 8
+    assert max(gaps) <= 2 * LONGEST_WAIT_ALONE
     assert mean(gaps[-3:]) > gaps[0]
     assert sum(rounds[100:]) * 0.3 < 0.025 * 1400, "trials cost less than two and a half rounds in a hundred"
-    good = [driven.round("r", accepted=4)[0] for _ in range(LONGEST_WAIT_ALONE + 20)]
+    good = [driven.round("r", accepted=4)[0] for _ in range(2 * LONGEST_WAIT_ALONE + 20)]
     assert good[-1] == 4
     first = next(at for at, depth in enumerate(good) if depth)
     assert good.index(4) - first < 15
