@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PRIOR_TAKEN, PRIOR_REFUSED, PRIOR_TAKEN_SHARE = 0.7, 0.1, 0.75
+PRIOR_TAKEN, PRIOR_REFUSED, PRIOR_TAKEN_SHARE = 0.7, 0.1, 0.85
 """Acceptance of a position in stretches of text where drafts are taken and where not, and how likely a text begins with
 the former, before anything was drafted."""
 PRIOR_WEIGHT = 3.0
@@ -24,6 +24,7 @@ SHARE_GAIN = 0.02
 KEPT_FROM_SHORTER = 0.3
 """Weight that a method's record at a shorter context has where a longer one is new."""
 FADE = 0.96
+"""Weight that what is known of a position keeps at each round that does not draft so deep."""
 BORDER = 0.4
 """First tokens accepted more often than that are those of stretches where drafts are taken."""
 CHANGE, MOST_CHANGE = 0.005, 0.07
@@ -54,7 +55,7 @@ class _Positions:
     def learn(self, drafted: int, accepted: int, decay: float, share: float) -> None:
         """Takes a round that was of this kind by `share`: positions up to the first rejection were tried.
 
-        What is known of the others fades as well, or what chance once said of them would keep them from being tried.
+        What is known of positions that nobody drafts fades as well: bad luck must not keep them from being tried.
         """
         decay = 1.0 - share * (1.0 - decay)
         num_tried = min(drafted, accepted + 1)
@@ -95,12 +96,13 @@ class _Positions:
 class MethodRecord:
     """What a method's drafts did over all requests; where a request starts from."""
 
-    __slots__ = ("gain", "refused", "rows", "taken", "taken_share")
+    __slots__ = ("gain", "num_learnt", "refused", "rows", "taken", "taken_share")
 
     def __init__(self, like: MethodRecord | None = None) -> None:
         self.taken = _Positions(like and like.taken)
         self.refused = _Positions(like and like.refused)
         self.taken_share = like.taken_share if like else PRIOR_TAKEN_SHARE
+        self.num_learnt = 0
         # Of a drafter that follows prices: optimistic, so that each gets its chance.
         self.gain, self.rows = (like.gain, like.rows) if like else (0.5, 1.0)
 
@@ -111,9 +113,12 @@ class MethodRecord:
 
     def learn_chain(self, drafted: int, accepted: int, chance_taken: float) -> None:
         """Takes one round of another; `chance_taken` that it was in a stretch where drafts are taken."""
-        self.taken.learn(drafted, accepted, METHOD_DECAY, max(0.0, 2.0 * chance_taken - 1.0))
-        self.refused.learn(drafted, accepted, METHOD_DECAY, max(0.0, 1.0 - 2.0 * chance_taken))
-        self.taken_share += SHARE_GAIN * (chance_taken - self.taken_share)
+        is_taken = 2.0 * chance_taken - 1.0
+        self.taken.learn(drafted, accepted, METHOD_DECAY, max(0.0, is_taken))
+        self.refused.learn(drafted, accepted, METHOD_DECAY, max(0.0, -is_taken))
+        self.num_learnt += 1
+        gain = max(SHARE_GAIN, 1.0 / (self.num_learnt + PRIOR_WEIGHT))
+        self.taken_share += gain * (chance_taken - self.taken_share)
 
 
 class ChainRecord:
@@ -124,19 +129,20 @@ class ChainRecord:
     again after a draft or two.
     """
 
-    __slots__ = ("_chance_taken", "_chances", "_offered", "_refused", "_taken", "_yielded")
+    __slots__ = ("_chance_taken", "_chances", "_has_learnt", "_offered", "_refused", "_taken", "_yielded")
 
     def __init__(self) -> None:
         self._taken = _Positions()
         self._refused = _Positions()
-        self._chance_taken: float | None = None
+        self._chance_taken = PRIOR_TAKEN_SHARE
+        self._has_learnt = False
         self._chances: list[tuple[float, float]] = []
         """Acceptance of each position in either kind of stretch, as it was asked for last."""
         self._offered = 1.0
         self._yielded = 1.0
 
     def steps(self, method: MethodRecord, depth: int) -> list[Step]:
-        if self._chance_taken is None:
+        if not self._has_learnt:
             self._chance_taken = min(1.0 - MOST_CHANGE, max(MOST_CHANGE, method.taken_share))
         taken = self._taken.of_request(method.taken.of_method(depth, PRIOR_TAKEN))
         refused = self._refused.of_request(method.refused.of_method(depth, PRIOR_REFUSED))
@@ -162,7 +168,7 @@ class ChainRecord:
         """
         self._offered = self._offered * DECAY + 1.0
         self._yielded = self._yielded * DECAY + (drafted > 0)
-        if not drafted or self._chance_taken is None:
+        if not drafted:
             return False
         before = self._chance_taken
         change = min(MOST_CHANGE, CHANGE * (1 + rounds_since))
@@ -174,6 +180,7 @@ class ChainRecord:
             of_refused *= _likelihood(other, is_accepted)
             if not is_accepted:
                 break
+        self._has_learnt = True
         now = self._chance_taken = of_taken / (of_taken + of_refused)
         self._taken.learn(drafted, accepted, DECAY, max(0.0, before + now - 1.0))
         self._refused.learn(drafted, accepted, DECAY, max(0.0, 1.0 - before - now))

@@ -28,9 +28,9 @@ SAME_LOAD = 0.75
 """Share of the requests for which it was decided that nobody drafts that must be left for that to hold."""
 NEWS_SHARE = 0.25
 """Share of a batch of whose drafts something must be learnt for a new decision at once."""
-PROBE_SHARE = 0.012
+PROBE_SHARE = 0.013
 """Share of the time of decoding that may go into trying out whether drafting pays again."""
-EARNED_SHARE, MOST_EARNED_SHARE = 0.02, 0.007
+EARNED_SHARE, MOST_EARNED_SHARE = 0.02, 0.009
 """Share of what drafting has saved that may go there, too, and how much of the time of decoding that is at most: where
 drafts were taken once they will be again."""
 MOST_CREDIT_ROUNDS = 4.0
@@ -293,29 +293,29 @@ class DepthController:
         return found
 
     def _due(self, drafting: list[tuple[int, Decoding, _Request]]) -> tuple[int, Decoding, _Request] | None:
-        """The request that has waited longest for a trial, where the time for one was saved."""
-        if self._credit <= 0.0:
-            return None
+        """The request that has waited longest for a trial, where time for one was saved or its last one succeeded."""
         waited = [
-            each for each in drafting if not each[2].decided and each[2].rounds_off >= self._wait(each[2])
+            each
+            for each in drafting
+            if not each[2].decided
+            and each[2].rounds_off >= self._wait(each[2])
+            and (self._credit > 0.0 or not each[2].wait)
         ]
         return max(waited, key=lambda each: each[2].rounds_off - each[2].wait, default=None)
 
     def _wait(self, request: _Request) -> int:
         """Rounds to its next trial. Nobody need wait to find out what a method costs."""
-        return request.wait if self.costs.knows_drafting(request.method) else 1
+        if not self.costs.knows_drafting(request.method):
+            return 1
+        return min(request.wait, LONGEST_WAIT_ALONE * len(self._load[1]))
 
-    def _try_out(self, round_: Round, index: int, item: Decoding, request: _Request) -> None:
-        """Lets a request draft a little, and takes from what was saved its time less what it will gain."""
+    def _try_out(self, round_: Round, _: int, item: Decoding, request: _Request) -> None:
+        """Lets a request draft a little, for time that was saved."""
         is_chain = isinstance(request.record, ChainRecord)
         depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
         request.offered, request.is_trial = depth, True
-        plain = round_.cost(round_.rows)
-        cost = round_.cost(round_.rows + (depth if is_chain else 1)) - plain
+        cost = round_.cost(round_.rows + (depth if is_chain else 1)) - round_.cost(round_.rows)
         cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
-        if is_chain:
-            gain = sum(step.gain for step in _steps_of(round_, index)[:depth])
-            cost -= gain * plain / sum(round_.emitted)
         self._credit -= max(0.0, cost)
 
     def _price(
@@ -390,11 +390,11 @@ class DepthController:
         if not request.is_trial:
             request.wait = FIRST_WAIT
         elif 0 < outcome.drafted == outcome.accepted:
-            request.rounds_off = request.wait  # it may go on at once
+            request.wait = 0  # it may go on at once
             self._news = 1.0
         else:
             request.rounds_off = 0
-            request.wait = min(2 * request.wait, LONGEST_WAIT, LONGEST_WAIT_ALONE * len(self._load[1]))
+            request.wait = min(max(FIRST_WAIT, 2 * request.wait), LONGEST_WAIT)
         return is_surprised or (request.is_trial and outcome.accepted > 0)
 
     def _number(self, method: Hashable) -> int:

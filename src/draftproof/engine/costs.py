@@ -31,7 +31,7 @@ NEWS_TO_REBUILD = 8
 """Measurements of mature points after which a curve is drawn anew; a young point counts for all of them."""
 NEWS = 0.05
 """Log ratio by which a young point must move what was expected for decisions to be made anew."""
-ASSUMED_CHEAP_ROWS, ASSUMED_ROW = 4, 0.03
+ASSUMED_CHEAP_ROWS, ASSUMED_ROW = 4, 0.02
 """Before anything is measured: rows up to the first cost one, each other this much of it. Rather too little: what
 is tried is measured, what is never tried is not."""
 
