@@ -99,12 +99,13 @@ class MethodRecord:
     __slots__ = ("gain", "num_learnt", "refused", "rows", "taken", "taken_share")
 
     def __init__(self, like: MethodRecord | None = None) -> None:
-        self.taken = _Positions(like and like.taken)
-        self.refused = _Positions(like and like.refused)
-        self.taken_share = like.taken_share if like else PRIOR_TAKEN_SHARE
+        self.taken = _Positions(like.taken if like else None)
+        self.refused = _Positions(like.refused if like else None)
+        self.taken_share: float = like.taken_share if like else PRIOR_TAKEN_SHARE
         self.num_learnt = 0
         # Of a drafter that follows prices: optimistic, so that each gets its chance.
-        self.gain, self.rows = (like.gain, like.rows) if like else (0.5, 1.0)
+        self.gain: float = like.gain if like else 0.5
+        self.rows: float = like.rows if like else 1.0
 
     def learn(self, drafted: int, accepted: int) -> None:
         """Takes one round of a request whose drafter follows prices."""
