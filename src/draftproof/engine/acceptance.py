@@ -33,6 +33,9 @@ SURPRISE = 0.2
 """Change of the chance that drafts are taken which should be thought about at once."""
 YIELD_DECAY = 0.93
 """The same as `DECAY` for drafters that follow prices; their gains come in bursts, so nothing is a surprise."""
+OWN_ROUNDS = 8.0
+"""Rounds after which what other requests of such a drafter gained counts for almost nothing: a text that copies nothing
+must not draft for long because the one before copied all."""
 
 
 class Step(NamedTuple):
@@ -49,8 +52,10 @@ class _Positions:
     __slots__ = ("_accepted", "_tried")
 
     def __init__(self, like: _Positions | None = None) -> None:
-        self._tried = [KEPT_FROM_SHORTER * tried for tried in like._tried] if like else []
-        self._accepted = [KEPT_FROM_SHORTER * accepted for accepted in like._accepted] if like else []
+        self._tried: list[float] = [KEPT_FROM_SHORTER * tried for tried in like._tried] if like else []
+        self._accepted: list[float] = (
+            [KEPT_FROM_SHORTER * accepted for accepted in like._accepted] if like else []
+        )
 
     def learn(self, drafted: int, accepted: int, decay: float, share: float) -> None:
         """Takes a round that was of this kind by `share`: positions up to the first rejection were tried.
@@ -99,8 +104,8 @@ class MethodRecord:
     __slots__ = ("gain", "num_learnt", "refused", "rows", "taken", "taken_share")
 
     def __init__(self, like: MethodRecord | None = None) -> None:
-        self.taken = _Positions(like.taken if like else None)
-        self.refused = _Positions(like.refused if like else None)
+        self.taken: _Positions = _Positions(like.taken if like else None)
+        self.refused: _Positions = _Positions(like.refused if like else None)
         self.taken_share: float = like.taken_share if like else PRIOR_TAKEN_SHARE
         self.num_learnt = 0
         # Of a drafter that follows prices: optimistic, so that each gets its chance.
@@ -206,9 +211,10 @@ class PricedRecord:
         self._offered = 0.0
 
     def steps(self, method: MethodRecord, depth: int) -> list[Step]:
-        weight = self._offered + METHOD_WEIGHT
-        gain = (self._gain + METHOD_WEIGHT * method.gain) / weight
-        rows = (self._rows + METHOD_WEIGHT * method.rows) / weight
+        usual = METHOD_WEIGHT * max(0.05, 1.0 - self._offered / OWN_ROUNDS)
+        weight = self._offered + usual
+        gain = (self._gain + usual * method.gain) / weight
+        rows = (self._rows + usual * method.rows) / weight
         # What came before may have been deeper than what is left to draft now.
         return [Step(min(gain, depth), min(max(rows, 0.01), depth), depth)] if depth else []
 

@@ -43,6 +43,11 @@ FIRST_DEPTH = 4
 """Tokens that one request drafts at most while it is unknown what its method costs."""
 PROBE_DEPTH = 1
 """Tokens that a trial drafts."""
+LOOK_UP_CHARGE = 1.3
+"""What a trial of a drafter that follows prices is charged, in its own time: deciding on so many costs time, too."""
+TRIAL_PRICE = 0.4
+"""Least price of a token in a trial, in tokens, for a drafter that follows prices: it drafts only what it is rather
+sure of, so that a trial costs little but the look-up."""
 PLAIN_EVERY = 256
 """Rounds without a plain one after which one is measured."""
 MAX_METHODS = 64
@@ -307,6 +312,8 @@ class DepthController:
         """Rounds to its next trial. Nobody need wait to find out what a method costs."""
         if not self.costs.knows_drafting(request.method):
             return 1
+        if request.follows_prices:
+            return 0  # to ask is cheap: what was saved decides alone
         return min(request.wait, LONGEST_WAIT_ALONE * len(self._load[1]))
 
     def _try_out(self, round_: Round, _: int, item: Decoding, request: _Request) -> None:
@@ -314,9 +321,9 @@ class DepthController:
         is_chain = isinstance(request.record, ChainRecord)
         depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
         request.offered, request.is_trial = depth, True
-        cost = round_.cost(round_.rows + (depth if is_chain else 1)) - round_.cost(round_.rows)
+        cost = round_.cost(round_.rows + depth) - round_.cost(round_.rows) if is_chain else 0.0
         cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
-        self._credit -= max(0.0, cost)
+        self._credit -= max(0.0, cost) * (1.0 if is_chain else LOOK_UP_CHARGE)
 
     def _price(
         self, round_: Round, depths: dict[int, int], drafting: list[tuple[int, Decoding, _Request]]
@@ -339,6 +346,8 @@ class DepthController:
             request.prices = [
                 worth * (round_.cost(start + tokens) - base) / outlook.cost for tokens in range(most + 1)
             ]
+            if request.is_trial:
+                request.prices = [max(price, TRIAL_PRICE * at) for at, price in enumerate(request.prices)]
 
     # ---- after a round ----------------------------------------------------------------------------------
 
@@ -361,17 +370,28 @@ class DepthController:
         self._news += num_news / max(1, cost.batch) + self.costs.has_news
         if self.costs.knows_speed and cost.batch:
             round_cost = (pass_s - cost.prefill_s + cost.draft_s) / self.costs.scale
-            self._save_for_trials(cost, round_cost, sum(outcome.accepted for outcome in outcomes))
+            self._save_for_trials(cost, round_cost, outcomes)
         if cost.batch:
             self._rounds_since_plain = (
                 0 if cost.num_decode_rows == cost.batch else self._rounds_since_plain + 1
             )
 
-    def _save_for_trials(self, cost: RoundCost, round_cost: float, num_accepted: int) -> None:
+    def _save_for_trials(self, cost: RoundCost, round_cost: float, outcomes: Sequence[Outcome]) -> None:
+        """By drafting for prices nothing is earned: its trials need no more. What one drafted in vain is charged
+        now, for nobody knew how much it would draft."""
+        num_accepted = num_wasted = 0
+        for outcome in outcomes:
+            request = self._requests.get(outcome.req_id)
+            if request is not None and not request.follows_prices:
+                num_accepted += outcome.accepted
+            elif request is not None and request.is_trial:
+                num_wasted += outcome.drafted - outcome.accepted
         most = MOST_CREDIT_ROUNDS * round_cost
         credit = PROBE_SHARE * round_cost
         if cost.num_decode_rows > cost.batch:
-            plain = self.costs.expected_passes(cost.batch, cost.context, cost.batch)[cost.batch]
+            passes = self.costs.expected_passes(cost.batch, cost.context, cost.num_decode_rows)
+            plain, drafted = passes[cost.batch], cost.num_decode_rows - cost.batch
+            credit -= num_wasted * (passes[cost.num_decode_rows] - plain) / drafted
             saved = plain * (1 + num_accepted / cost.batch) - round_cost
             self._earned = max(0.0, min(self._earned + EARNED_SHARE * saved, most))
         else:
@@ -382,7 +402,7 @@ class DepthController:
 
     def _learn(self, request: _Request, outcome: Outcome) -> bool:
         """True where what came should be thought about at once."""
-        if not request.offered:
+        if not request.offered or (request.is_trial and request.follows_prices and not outcome.drafted):
             return False
         is_surprised = request.record.learn(
             self._method(request), request.offered, outcome.drafted, outcome.accepted, request.rounds_off
@@ -395,7 +415,7 @@ class DepthController:
         else:
             request.rounds_off = 0
             request.wait = min(max(FIRST_WAIT, 2 * request.wait), LONGEST_WAIT)
-        return is_surprised or (request.is_trial and outcome.accepted > 0)
+        return outcome.accepted > 0 if request.is_trial else is_surprised
 
     def _number(self, method: Hashable) -> int:
         """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""

@@ -19,6 +19,7 @@ from draftproof.engine.allocation import Found, Round
 from draftproof.engine.controller import (
     FIRST_WAIT,
     LONGEST_WAIT_ALONE,
+    TRIAL_PRICE,
     Decoding,
     DepthController,
     Outcome,
@@ -481,8 +482,11 @@ def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
                 for index, (req_id, budget) in enumerate(zip(ids, plan.budgets, strict=True))
             ]
             rows = 8 + sum(outcome.drafted for outcome in outcomes)
-            seconds = 0.01 * (1 + 0.05 * (rows + rows_beside))
-            cost = replace(cost_of(8, rows, seconds), num_prefill_rows=rows_beside)
+            cost = replace(
+                cost_of(8, rows, 0.01 * (1 + 0.05 * rows)),
+                prefill_s=0.01 * 0.05 * rows_beside,
+                num_prefill_rows=rows_beside,
+            )
             controller.observe(cost, {"m": 1e-5}, outcomes)
             total += rows - 8 if number % 2 and number > 50 else 0
         return total
@@ -534,3 +538,39 @@ def test_time_for_prompts_earns_no_trials() -> None:
         return number
 
     assert tried(0.2) <= 1.5 * tried(0.0)
+
+
+def test_what_another_text_copied_does_not_keep_one_drafting_that_copies_nothing() -> None:
+    controller = DepthController()
+
+    def round(req_id: str, accepts: bool) -> int:
+        [budget] = controller.plan([Decoding(req_id, 16, 100)]).budgets
+        drafted = min(budget, 12 if accepts else 2)
+        cost = cost_of(1, 1 + drafted, 0.01 * (1 + 0.04 * drafted), 1e-4 * (budget > 0))
+        controller.observe(cost, {"m": cost.draft_s}, [Outcome(req_id, drafted, drafted * accepts)])
+        return drafted
+
+    for req_id, accepts in (("copies", True), ("does not", False)):
+        controller.add(req_id, "m", 16, follows_prices=True, is_adaptive=True)
+        drafted = [round(req_id, accepts) for _ in range(30)]
+        assert drafted[0] or accepts, "it gets its chance"
+        assert (controller.reason(req_id) or "").startswith("settled at depth 0") is not accepts
+        controller.end(req_id)
+
+
+def test_a_trial_of_a_look_up_is_priced_so_that_it_drafts_only_what_it_is_sure_of() -> None:
+    controller = DepthController()
+    controller.add("r", "m", 8, follows_prices=True, is_adaptive=True)
+    priced = []
+    for number in range(200):
+        plan = controller.plan([Decoding("r", 8, 100)])
+        drafted = min(1, plan.budgets[0]) if number < 60 else 0
+        if number >= 60 and plan.budgets[0] and plan.prices[0]:
+            priced.append(plan.prices[0])
+        controller.observe(
+            cost_of(1, 1 + drafted, 0.01 * (1 + 0.02 * drafted), 1e-4 * (plan.budgets[0] > 0)),
+            {"m": 1e-4 * (plan.budgets[0] > 0)},
+            [Outcome("r", drafted, 0)],
+        )
+    assert len(priced) > 100, "to ask costs one hundredth of a round, and that is saved in every round"
+    assert all(prices[1] >= TRIAL_PRICE for prices in priced)
