@@ -292,7 +292,7 @@ SPOILT: dict[str, tuple[Callable[[str], str], str]] = {
     "comment": (lambda text: "# " + text.replace(" ", " \\\n", 1), "comment"),
     "nothing": (lambda text: f"# {' '.join(text.split())}", "nothing"),
     "substitution": (lambda text: f"{text.strip()} --x $(cat y", "not closed"),
-    "pipe": (lambda text: f"{text.strip()} | tee log", "|"),
+    "pipe": (lambda text: f"{text.strip()} | grep -v INFO", "|"),
     "two": (lambda text: f"{text.strip()}\n{text}", "a second line"),
     "string in Kubernetes": (lambda text: f"command: {json.dumps(text)}\nargs: []", "--"),
     "unit without a command": (lambda text: "[Service]\nRestart=always\n# trtllm-serve", "ExecStart"),
