@@ -38,6 +38,7 @@ V1 = {"extras": {"vllm.env": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}}
 
 REFUSED_STAGES = (
     staged("trtllm", "mtp"),
+    *(staged("vllm", method) for method in ("draft_model", "pard")),
     *(staged("vllm", method, **of_type("gpt_oss")) for method in ("eagle3", "dflash", "dspark")),
     staged("vllm", "eagle3", **of_type("deepseek_v41"), version="0.32.0"),
     *(staged("sglang", method, *PREFILL) for method in ("ngram", "eagle3", "draft_model", "dflash")),

@@ -237,7 +237,8 @@ def test_pipelines_that_no_engine_runs_are_refused(tmp_path: Path) -> None:
         ("sglang", CHAIN, DRAFT, "does not run draft_model with a pipeline"),
         ("sglang", replace(CHAIN, method="eagle"), HEAD, "SGLANG_ENABLE_PP_SPEC=1"),
         ("vllm", HEADLESS, HEAD, "few targets pass the states"),
-        ("vllm", CHAIN, DRAFT, "the drafter is on the last stage alone"),
+        ("vllm", HEADLESS, HEAD, "the drafter is on the last stage alone"),
+        ("vllm", CHAIN, DRAFT, "one stage's part of its layers"),
     ],
 )
 def test_what_an_engine_says_of_drafts_in_stages_is_told(

@@ -33,6 +33,8 @@ _BY_MEMORY = ((160 * GIB, 1024, 16384), (70 * GIB, 1024, 8192), (0, 256, 2048))
 """From so many bytes on: --max-num-seqs and --max-num-batched-tokens of a server (`get_batch_defaults`)."""
 _READ_STATES = ("eagle3", "dflash", "dspark")
 """Methods whose drafter reads states of the target's inner layers."""
+_CUT_TOO = ("draft_model", "pard")
+"""Methods whose drafter is built with the target's stages, so that the last one holds its own part alone."""
 _FEW_MORE = 1.5
 """Below this ratio of their numbers of layers, smaller groups are padded to the larger instead of splitting it."""
 
@@ -242,7 +244,8 @@ def _buffers(setup: Setup) -> tuple[Item, ...]:
 
 
 def _warnings(setup: Setup) -> tuple[str, ...]:
-    found = [*uneven_heads(setup), *drafts_in_stages(setup, None)]
+    refused = "gives a draft model one stage's part of its layers" if setup.method in _CUT_TOO else None
+    found = [*uneven_heads(setup), *drafts_in_stages(setup, refused)]
     if setup.num_stages > 1 and setup.method in _READ_STATES:
         found.append(
             "few targets pass the states that this drafter reads from stage to stage: draftproof check says which "
