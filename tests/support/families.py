@@ -59,6 +59,16 @@ GEMMA_4 = {
     "hidden_size_per_layer_input": 0,
 }  # fmt: skip
 MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 24}
+ZAMBA_LAYERS = ["linear_attention", "hybrid", "linear_attention", "hybrid", "hybrid"]
+ZAMBA = {"num_hidden_layers": 5, "layers_block_type": ZAMBA_LAYERS, "num_key_value_heads": 4}
+LAGUNA = {
+    "num_experts": 8, "shared_expert_intermediate_size": 40, "head_dim": 16, "sliding_window": 64,
+    "layer_types": ["full_attention", "sliding_attention"] * 2,
+}  # fmt: skip
+LONGCAT = LATENT | {
+    "n_routed_experts": 8, "moe_topk": 2, "zero_expert_num": 0, "expert_ffn_hidden_size": 48, "ffn_hidden_size": 96,
+    "num_layers": 2,
+}  # fmt: skip
 STEP = EXPERTS | {
     "moe_num_experts": 8, "moe_top_k": 2, "share_expert_dim": 40, "num_attention_groups": 2, "head_dim": 16,
     "sliding_window": 64,

@@ -41,7 +41,8 @@ class MixtureKeys:
     router_scales    the router has a factor per element of its input and one per expert
     latent           key of the width to which a matrix brings the input of routed experts, and another back
     latent_norm      with a norm over that width
-    beside_dense     the layer has its dense feed-forward as well, and three norms more
+    beside_dense     the layer has its dense feed-forward as well, and `beside_norms` norms more
+    idle             key of the number of experts that compute nothing, for which the router has rows all the same
     one_is_none      a number of one means no experts
     """
 
@@ -58,6 +59,8 @@ class MixtureKeys:
     latent: str | None = None
     latent_norm: Rule = False
     beside_dense: bool = False
+    beside_norms: int = 3
+    idle: str | None = None
     one_is_none: bool = False
 
 
@@ -93,6 +96,9 @@ class Architecture:
     mtp_is_dense   prediction layers have no experts where the model's layers do
     mtp_pattern    key of the letters (Nemotron-H's) that a prediction layer is made of
     mtp_extra      what else prediction layers hold
+    prepare        what the configuration says in words of its own, told in the keys here
+    weigh          elements of matrices and vectors of a layer's mixer, where no other field tells them
+    sublayers      layers, each with a cache, that one numbered layer consists of
     """
 
     attention: Literal["grouped", "latent", "compressed"] = "grouped"
@@ -129,4 +135,12 @@ class Architecture:
     mtp_is_dense: bool = False
     mtp_pattern: str | None = None
     mtp_extra: Callable[[Values, int], Extra] | None = None
+    prepare: Callable[[Values], Values] | None = None
+    weigh: Callable[[Values, Any], tuple[int, int]] | None = None
+    sublayers: int = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, reference: str, config: Mapping[str, Any]) -> Values:
+        """A configuration under the names that rows use."""
+        values = Values(reference, config, self.defaults, self.names)
+        return values if self.prepare is None else self.prepare(values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from draftproof.checkpoints import layouts, states
+from draftproof.checkpoints import extras, layouts, odd, states
 from draftproof.checkpoints.architecture import Architecture, MixtureKeys, Rule
 from draftproof.checkpoints.hybrids import HYBRIDS
 
@@ -208,6 +208,55 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "minimax_m2": Architecture(
         qk_norm="width", mixture=MixtureKeys(size="intermediate_size", correction=True),
     ),
+    "exaone": Architecture(names={"num_layers": "num_hidden_layers"}),
+    "cwm": Architecture(layout=layouts.kinds_by_types, reads_layer_types=True),
+    "apertus": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, gated_mlp=False, qk_norm="head", extra=extras.learned_scales,
+    ),
+    "vaultgemma": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, layout=layouts.even_windows, reads_layer_types=True,
+        defaults={"tie_word_embeddings": True, "head_dim": 256, "sliding_window": 4096},
+    ),
+    "youtu": Architecture(attention="latent", defaults={"attention_bias": False}),
+    "jais2": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, gated_mlp=False, mlp_bias="mlp_bias", norm_bias=True,
+        defaults={"attention_bias": True, "mlp_bias": True},
+    ),
+    "mellum": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", reads_layer_types=True, feed=layouts.by_steps,
+        mixture=_QWEN_EXPERTS, defaults=_STEPS,
+    ),
+    "laguna": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, qk_norm="head", reads_layer_types=True, prepare=odd.laguna,
+        head_gate="gate_per_head", value_gate="gate_per_element", feed=layouts.first_dense,
+        mixture=MixtureKeys(shared_size="shared_expert_intermediate_size", correction=True),
+    ),
+    "cohere2_moe": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, num_norms=1, reads_layer_types=True, layout=layouts.window_pattern,
+        feed=layouts.first_dense, dense_size=extras.prefix_size,
+        mixture=MixtureKeys(size="intermediate_size", shared_count="num_shared_experts"),
+        defaults={"tie_word_embeddings": True, "sliding_window_pattern": 4},
+    ),
+    "glm4v_text": Architecture(qkv_bias=True, num_norms=4),
+    "glm_ocr_text": Architecture(num_norms=4),
+    "gpt2": Architecture(
+        qkv_bias=True, o_bias=True, gated_mlp=False, mlp_bias=True, norm_bias=True, extra=extras.positions,
+        dense_size=lambda values: values.count("n_inner", 4 * values.count("hidden_size")),
+        names={
+            "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
+            "n_positions": "max_position_embeddings",
+        },
+        defaults={"tie_word_embeddings": True},
+    ),
+    "gpt_neox": Architecture(
+        qkv_bias=_BIAS, o_bias=_BIAS, gated_mlp=False, mlp_bias=True, norm_bias=True,
+        defaults={"attention_bias": True},
+    ),
+    "opt": Architecture(
+        qkv_bias="enable_bias", o_bias="enable_bias", gated_mlp=False, mlp_bias="enable_bias", norm_bias=True,
+        dense_size="ffn_dim", extra=extras.positions_behind_two,
+        defaults={"enable_bias": True, "tie_word_embeddings": True},
+    ),
     "internlm3": Architecture(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
 }  # fmt: skip
 
@@ -217,6 +266,9 @@ ALIASES: Mapping[str, str] = {
     "llama4": "llama4_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "minimax_m3_vl": "minimax_m3_vl_text",
     "minimax_m1": "minimax", "minimax_text_01": "minimax", "step3p7": "step3p5",
     "phi4_multimodal": "phi3", "phi4mm": "phi3", "lfm2_vl": "lfm2",
-    "kimi_k25": "deepseek_v3",
+    "kimi_k25": "deepseek_v3", "sarvam_mla": "deepseek_v3", "glm4v_moe_text": "glm4_moe", "iquestcoder": "llama",
+    "qwen3_vl_moe_text": "qwen3_moe", "qwen3_vl_moe": "qwen3_moe", "qwen3_omni_moe_text": "qwen3_moe",
+    "glm4v": "glm4v_text", "glm4v_moe": "glm4_moe", "glm_ocr": "glm_ocr_text", "qwen2_5_omni_text": "qwen2_5_vl_text",
+    "hunyuan_vl_text": "hunyuan_v1_dense", "hunyuan_vl": "hunyuan_v1_dense", "sarvam_moe": "dots1",
 }  # fmt: skip
 """Names under which the same language model appears, where a nested configuration does not carry its own."""

@@ -83,3 +83,43 @@ def rounded_size(values: Values) -> int:
     multiple = values.count("block_multiple_of", 256)
     size = int(values.factor("block_ffn_dim_multiplier", 1.0) * (2 * size // 3))
     return -(-size // multiple) * multiple
+
+
+def shared_block(values: Values, num_layers: int) -> Extra:
+    """Zamba: one block of attention and feed-forward over twice the width, which all its layers share. Zamba 2 has
+    several, taken in turns, and narrow matrices of each layer's own beside them."""
+    hidden, wide = values.count("hidden_size"), 2 * values.count("hidden_size")
+    heads, groups = values.count("num_attention_heads"), values.count("num_key_value_heads")
+    inner = values.count("intermediate_size")
+    dim = values.count("head_dim")
+    block = wide * (heads + 2 * groups) * dim + heads * dim * hidden + 3 * hidden * inner
+    blocks = values.count("num_mem_blocks", 1)
+    vectors = wide + hidden
+    vectors += 2 * inner + hidden if values.flag("add_bias_linear") else 0
+    return Extra(0, blocks * block, blocks * vectors)
+
+
+def learned_scales(values: Values, num_layers: int) -> Extra:
+    """Apertus: four numbers per layer of its activation (xIELU, Huang and Schlag, 2025)."""
+    return Extra(0, 0, 4 * num_layers)
+
+
+def positions(values: Values, num_layers: int) -> Extra:
+    """GPT-2: a vector per position, learned."""
+    return Extra(values.count("max_position_embeddings") * values.count("hidden_size"), 0, 0)
+
+
+def positions_behind_two(values: Values, num_layers: int) -> Extra:
+    """OPT: the same with two more, and where tokens have vectors of another width matrices to it and back."""
+    hidden = values.count("hidden_size")
+    narrow = values.count("word_embed_proj_dim", hidden)
+    tables = (values.count("max_position_embeddings") + 2) * hidden
+    if narrow == hidden:
+        return Extra(tables, 0, 0)
+    tables -= (hidden - narrow) * values.count("vocab_size")
+    return Extra(tables, 2 * narrow * hidden, 0)
+
+
+def prefix_size(values: Values) -> int:
+    """Cohere 2 with experts: the width of the first layers, which have none."""
+    return values.count("prefix_dense_intermediate_size", values.count("intermediate_size"))

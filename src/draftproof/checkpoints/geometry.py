@@ -72,6 +72,7 @@ class Geometry:
     intermediate_size   of dense layers; None where every layer has experts
     mtp_layers      built-in prediction layers that the configuration declares, and what each keeps
     mtp_weights     of them; None where there are none, or the files do not hold them
+    sublayers       layers that one numbered layer consists of: a pipeline does not part them
     parameters_by   tensors: counted in the headers; formula: from the configuration
     """
 
@@ -93,6 +94,7 @@ class Geometry:
     mtp_layers: tuple[Layer, ...]
     mtp_weights: Weights | None
     head: EagleHead | None
+    sublayers: int = 1
 
     @property
     def num_layers(self) -> int:
@@ -103,7 +105,7 @@ def geometry(view: CheckpointView) -> Geometry:
     """The geometry of `view`. Raises DP403, DP406, and what reading the view raises."""
     config = view.language_config
     model_type, shape = architecture_of(view)
-    values = Values(view.reference, config, shape.defaults, shape.names)
+    values = shape.read(view.reference, config)
     layers = read_layers(values, shape)
     vocab, head = values.count("vocab_size"), _head(view, values)
     if head is not None and head.generation == "eagle3":
@@ -117,7 +119,8 @@ def geometry(view: CheckpointView) -> Geometry:
     parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
     counted = mtp_weights = None
     if view.tensors is not None:
-        body = {name: info for name, info in view.tensors.items() if not is_of_mtp(name, len(layers))}
+        numbered = len(layers) // shape.sublayers
+        body = {name: info for name, info in view.tensors.items() if not is_of_mtp(name, numbered)}
         predicting = {name: info for name, info in view.tensors.items() if name not in body}
         weights, counted = weights_from_tensors(body), count_from_tensors(view.kind, body)
         mtp_weights = weights_from_tensors(predicting) if predicting else None
@@ -146,6 +149,7 @@ def geometry(view: CheckpointView) -> Geometry:
         mtp_layers=mtp,
         mtp_weights=mtp_weights,
         head=head,
+        sublayers=shape.sublayers,
     )
 
 

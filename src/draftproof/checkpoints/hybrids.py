@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from draftproof.checkpoints import extras, layouts, states
+from draftproof.checkpoints import extras, layouts, odd, states
 from draftproof.checkpoints.architecture import Architecture, MixtureKeys, Rule
 
 _BIAS: Rule = "attention_bias"
@@ -202,6 +202,45 @@ HYBRIDS: Mapping[str, Architecture] = {
             "num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts",
             "moe_top_k": "num_experts_per_tok", "share_expert_dims": "share_expert_dim",
         },
+    ),
+    "zamba": Architecture(
+        layout=layouts.kinds_by_types, reads_layer_types=True, feed=layouts.no_feed,
+        num_norms=1, state=states.mamba, prepare=odd.zamba_sizes, weigh=odd.zamba, extra=extras.shared_block,
+        names={"attention_head_dim": "head_dim"},
+        defaults=_MAMBA_DEFAULTS | {"tie_word_embeddings": True},
+    ),
+    "zamba2": Architecture(
+        reads_layer_types=True, layout=layouts.kinds_by_types, feed=layouts.no_feed, num_norms=1,
+        state=states.mamba2, prepare=odd.zamba_sizes, weigh=odd.zamba2, extra=extras.shared_block,
+        names={
+            "attention_head_dim": "head_dim", "n_mamba_heads": "mamba_n_heads", "mamba_headdim": "mamba_d_head",
+            "mamba_ngroups": "mamba_n_groups", "use_conv_bias": "mamba_conv_bias", "add_bias_linear": "mamba_proj_bias",
+        },
+        defaults=_MAMBA2_DEFAULTS | {"mamba_d_state": 64, "tie_word_embeddings": True},
+    ),
+    "recurrent_gemma": Architecture(
+        qkv_bias=_BIAS, o_bias=True, mlp_bias=True, dense_size=lambda values: values.count("intermediate_size") // 2,
+        layout=layouts.repeated("block_types", {"recurrent": "state", "attention": "window"}), state=states.rglru,
+        names={"attention_window_size": "sliding_window"},
+        defaults={
+            "tie_word_embeddings": True, "sliding_window": 2048,
+            "block_types": ["recurrent", "recurrent", "attention"],
+        },
+    ),
+    "longcat_flash": Architecture(
+        attention="latent", sublayers=2, feed=layouts.every_other,
+        mixture=MixtureKeys(
+            num=("n_routed_experts",), correction=True, beside_dense=True, beside_norms=0, idle="zero_expert_num",
+        ),
+        names={
+            "num_layers": "num_hidden_layers", "moe_topk": "num_experts_per_tok",
+            "ffn_hidden_size": "intermediate_size", "expert_ffn_hidden_size": "moe_intermediate_size",
+        },
+        defaults={"attention_bias": False},
+    ),
+    "nemotron-nas": Architecture(  # vLLM 0.33
+        prepare=odd.block_sizes, weigh=odd.of_block, layout=layouts.blocks_attention, feed=layouts.blocks_feed,
+        mlp_bias="mlp_bias",
     ),
 }  # fmt: skip
 

@@ -124,6 +124,7 @@ def layer_kinds(values: Values, shape: Architecture, num_layers: int) -> list[Ki
 _PER_LAYER = (
     "num_attention_heads", "num_key_value_heads", "intermediate_size", "moe_intermediate_size", "num_experts",
     "num_experts_per_tok", "indexer_types", "compress_ratios", "layer_types",
+    "block_configs",
 )  # fmt: skip
 """Keys that may have a list with something for each layer."""
 
@@ -170,7 +171,7 @@ def _changes(values: Values) -> dict[int, dict[str, Any]]:
 
 def read_layers(values: Values, shape: Architecture) -> tuple[Layer, ...]:
     """Every layer for the model's own pass (MTP layers are counted apart)."""
-    num_layers = count_layers(values)
+    num_layers = count_layers(values) * shape.sublayers
     kinds = layer_kinds(values, shape, num_layers)
     shared = values.count(shape.shared_layers, 0, least=0) if shape.shared_layers else 0
     found: list[Layer] = []

@@ -6,8 +6,8 @@ as the model code in Transformers 5.24 reads them; nothing of sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from draftproof.checkpoints.reading import Values
 
@@ -170,6 +170,39 @@ def window_pattern(values: Values, num: int) -> list[Kind]:
     return every(key, "window")(values, num) if values.has("sliding_window") else ["full"] * num
 
 
+def repeated(key: str, words: Mapping[str, Kind]) -> Layout:
+    """RecurrentGemma: a list of words that begins again."""
+
+    def kinds(values: Values, num: int) -> list[Kind]:
+        told = values.raw(key)
+        if not isinstance(told, list | tuple) or not told or not all(word in words for word in told):
+            raise values.fault(key, told, f"a list of {', '.join(words)}")
+        return [words[told[layer % len(told)]] for layer in range(num)]
+
+    return kinds
+
+
+def _block_parts(values: Values, num: int, part: str) -> list[Mapping[str, Any]]:
+    """Nemotron NAS: `block_configs` says of each layer's attention and feed-forward what they are."""
+    blocks = values.items("block_configs", num)
+    found = [block.get(part) if isinstance(block, dict) else None for block in blocks]
+    if not all(isinstance(each, dict) for each in found):
+        raise values.fault("block_configs", "a layer without it", f"{part} of each layer")
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _is_left_out(part: Mapping[str, Any]) -> bool:
+    return part.get("no_op") is True or part.get("replace_with_linear") is True
+
+
+def blocks_attention(values: Values, num: int) -> list[Kind]:
+    return ["none" if _is_left_out(part) else "full" for part in _block_parts(values, num, "attention")]
+
+
+def blocks_feed(values: Values, num: int) -> list[Feed]:
+    return ["none" if _is_left_out(part) else "dense" for part in _block_parts(values, num, "ffn")]
+
+
 def kinds_by_types(values: Values, num: int) -> list[Kind]:
     """`layer_types`, or `layers_block_type`, as files say it."""
     key = values.first("layer_types", "layers_block_type") or "layer_types"
@@ -220,6 +253,11 @@ def interleaved(values: Values, num: int) -> list[Feed]:
         return _feed([layer in experts for layer in range(num)])
     step = values.count("interleave_moe_layer_step")
     return _feed([(layer + 1) % step == 0 for layer in range(num)])
+
+
+def every_other(values: Values, num: int) -> list[Feed]:
+    """LongCat: of two layers the first has experts beside its dense feed-forward."""
+    return _feed([layer % 2 == 0 for layer in range(num)])
 
 
 def at_offset(values: Values, num: int) -> list[Feed]:

@@ -29,6 +29,8 @@ def norm(values: Values, shape: Architecture) -> int:
 
 def mixer(values: Values, shape: Architecture, layer: Layer) -> tuple[int, int]:
     """Elements of matrices, and of biases, norms and convolutions, by the layer's own configuration."""
+    if shape.weigh is not None:
+        return shape.weigh(values, layer)
     if isinstance(layer, NoCache):
         return 0, 0
     if isinstance(layer, RunningState):

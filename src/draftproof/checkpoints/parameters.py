@@ -231,7 +231,7 @@ def _count_layer(built: _Built, shape: Architecture) -> _LayerCount:
         idle = routed * (experts.num - experts.num_used) // experts.num
         matrices += routed + joining + _expert(hidden, experts.shared_size, shape)
         vectors += _mixture_vectors(values, hidden, experts, shape.mixture)
-        vectors += 3 * norm(values, shape) if shape.mixture.beside_dense else 0
+        vectors += shape.mixture.beside_norms * norm(values, shape) if shape.mixture.beside_dense else 0
         vectors += wide if joining and values.applies(shape.mixture.latent_norm) else 0
     if _is_dense(built, shape):
         size = _dense_size(built, shape)
@@ -257,11 +257,12 @@ def _mlp_bias(hidden: int, size: int, shape: Architecture) -> int:
 
 
 def _mixture_vectors(values: Values, hidden: int, experts: Experts, keys: MixtureKeys) -> int:
-    found = hidden * experts.num
+    rows = experts.num + (values.count(keys.idle, 0, least=0) if keys.idle is not None else 0)
+    found = hidden * rows
     if keys.router_bias:
-        found += experts.num
+        found += rows
     if values.applies(keys.correction):
-        found += experts.num
+        found += rows
     if keys.expert_bias:
         found += experts.num * (2 * experts.size + hidden)
     if keys.shared_gate and experts.shared_size:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from draftproof.checkpoints.geometry import architecture_of
 from draftproof.checkpoints.layers import read_layers
 from draftproof.checkpoints.parameters import Parameters, count_parts
-from draftproof.checkpoints.reading import Values
 from draftproof.checkpoints.view import CheckpointView, TensorInfo
 from draftproof.checkpoints.weights import (
     Weights,
@@ -28,7 +27,7 @@ _TOWER = re.compile(
 )
 """Encoders of images and sounds, and what joins them to the language model."""
 _BEHIND = re.compile(
-    r"(?:^|\.)(?:lm_head|output|embed_out|output_norm|norm|norm_f|embedding_norm|ln_f|final_layernorm|final_norm)\."
+    r"(?:^|\.)(?:lm_head|output|embed_out|output_norm|norm|norm_f|embedding_norm|ln_f|final_layernorm|final_layer_norm|final_norm)\."
 )
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|token_embd|wte|word_embeddings|embed_in|tok_embeddings|embedding)\."
@@ -72,7 +71,7 @@ class Parts:
 def weight_parts(view: CheckpointView) -> Parts:
     """Without prediction layers. Raises what `geometry` raises."""
     _, shape = architecture_of(view)
-    values = Values(view.reference, view.language_config, shape.defaults, shape.names)
+    values = shape.read(view.reference, view.language_config)
     layers = read_layers(values, shape)
     counts = count_parts(values, shape, layers)
     is_tied = values.flag("tie_word_embeddings")
@@ -81,7 +80,7 @@ def weight_parts(view: CheckpointView) -> Parts:
     if view.tensors is None:
         before, *own, behind, matrix = (weights_from_formula(view, part) for part in (*counts, embedding))
         return Parts(before, tuple(own), behind, matrix, is_tied)
-    sorted_ = _sorted(view.tensors, len(layers))
+    sorted_ = _sorted(view.tensors, len(layers), shape.sublayers)
     before, *own, behind = (weights_from_tensors(part) for part in sorted_)
     vocab = values.count("vocab_size")
     matrices = {name: of for name, of in sorted_[0].items() if vocab in of.shape and _EMBEDDING.search(name)}
@@ -98,16 +97,18 @@ def holds_embedding(view: CheckpointView, num_layers: int, is_of_predictions: bo
     )
 
 
-def _sorted(tensors: Mapping[str, TensorInfo], num_layers: int) -> list[dict[str, TensorInfo]]:
-    """Before the layers, each layer, behind them."""
+def _sorted(
+    tensors: Mapping[str, TensorInfo], num_layers: int, sublayers: int
+) -> list[dict[str, TensorInfo]]:
+    """Before the layers, each layer, behind them. Where numbered layers consist of several, the first has it all."""
     found: list[dict[str, TensorInfo]] = [{} for _ in range(num_layers + 2)]
     for name, info in tensors.items():
-        if is_of_mtp(name, num_layers):
+        if is_of_mtp(name, num_layers // sublayers):
             continue
         is_language = _TOWER.search(name) is None
         match = _LAYER.search(name) if is_language else None
-        if match is not None and int(match[1]) < num_layers:
-            found[1 + int(match[1])][name] = info
+        if match is not None and int(match[1]) < num_layers // sublayers:
+            found[1 + int(match[1]) * sublayers][name] = info
         else:
             found[-1 if is_language and _BEHIND.search(name) else 0][name] = info
     return found

@@ -33,7 +33,7 @@ class RunningState:
     conv_elements: int
     conv_width: int = 0
     row_elements: int = 0
-    kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution"] = "delta_net"
+    kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution", "rglru"] = "delta_net"
     ssm_dtype: str | None = None
     ssm_cache_dtype: str | None = None
     num_groups: int = 0
@@ -93,7 +93,7 @@ class StateLayer:
 StateKind = Callable[[Values], StateLayer]
 
 
-Kind = Literal["delta_net", "kda", "mamba", "mamba2", "convolution"]
+Kind = Literal["delta_net", "kda", "mamba", "mamba2", "convolution", "rglru"]
 
 
 def _kept(values: Values, kind: Kind, state: int, channels: int, width: int, row: int) -> RunningState:
@@ -232,3 +232,12 @@ def short_convolution(values: Values) -> StateLayer:
     return StateLayer(
         _kept(values, "convolution", 0, hidden, width, 3 * hidden), 4 * hidden * hidden, hidden * width + bias
     )
+
+
+def rglru(values: Values) -> StateLayer:
+    """Real-gated linear recurrent unit (De et al., 2024) as RecurrentGemma has it: gates block by block of a head."""
+    hidden, heads = values.count("hidden_size"), values.count("num_attention_heads")
+    wide, width = values.count("lru_width", hidden), values.count("conv1d_width", 4)
+    gates = 2 * heads * (wide // heads) ** 2
+    vectors = (wide * width + wide) + 2 * wide + hidden + 3 * wide
+    return StateLayer(_kept(values, "rglru", wide, wide, width, 2 * wide), 3 * hidden * wide + gates, vectors)

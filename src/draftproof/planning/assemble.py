@@ -22,7 +22,7 @@ from draftproof.core.footprint import BYTES_PER_WEIGHT
 from draftproof.planning.engines import memory_rules
 from draftproof.planning.own import read_own
 from draftproof.planning.setup import NO_ALLOWANCES, Allowances, Drafter, EngineMemory, Setup
-from draftproof.planning.stages import checked_cuts
+from draftproof.planning.stages import checked_cuts, cut_by_engine
 
 FLOAT_TYPES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 CACHE_TYPES = {
@@ -91,7 +91,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         if speculation.method in rules.own_ranks
         else parallel,
         graph_max_batch=deployment.graph_max_batch,
-        cuts=_cuts(deployment, wish, rules, shape.num_layers),
+        cuts=_cuts(deployment, wish, rules, shape),
         parts=cache(lambda: weight_parts(target)),
         prefix_caching=deployment.prefix_caching is not False,
         limits_requests=deployment.max_num_seqs is not None
@@ -118,9 +118,10 @@ def _require_sizes(deployment: Deployment) -> None:
             raise DraftproofError("DP001", name, str(value)[:40], f"at most {largest}", "Check the number.")
 
 
-def _cuts(deployment: Deployment, wish: Wish, rules: EngineMemory, num_layers: int) -> tuple[int, ...]:
+def _cuts(deployment: Deployment, wish: Wish, rules: EngineMemory, shape: Geometry) -> tuple[int, ...]:
     """Layers of each stage: as the user says, as the deployment says, else as the engine cuts. Empty for one stage."""
     said = wish.stage_layers or _told_cuts(deployment, rules)
+    num_layers = shape.num_layers // shape.sublayers
     num_stages = deployment.pipeline_parallel or (len(wish.stage_layers) or 1)
     if num_stages == 1 and not wish.stage_layers:
         return ()
@@ -142,8 +143,8 @@ def _cuts(deployment: Deployment, wish: Wish, rules: EngineMemory, num_layers: i
         )
     if said:
         field = "stage_layers" if wish.stage_layers else str(rules.partition)
-        return checked_cuts(said, num_layers, num_stages, field)
-    return rules.stages(num_layers, num_stages)
+        return tuple(num * shape.sublayers for num in checked_cuts(said, num_layers, num_stages, field))
+    return cut_by_engine(rules, shape, num_stages)
 
 
 def _told_cuts(deployment: Deployment, rules: EngineMemory) -> tuple[int, ...]:

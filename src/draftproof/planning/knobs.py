@@ -14,6 +14,7 @@ from functools import partial
 from draftproof.planning.memory import plan_memory, without_speculation
 from draftproof.planning.passes import DEFAULT_DRAFT_GRAPHS, DEFAULT_GRAPHS
 from draftproof.planning.setup import Setup
+from draftproof.planning.stages import cut_by_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +158,14 @@ def _degrees(setup: Setup) -> Iterator[int]:
 
 def _more_stages(setup: Setup) -> range:
     """Beyond today's, up to 16 times as many; none where somebody cut otherwise than the engine."""
-    cut, num = setup.rules.stages, setup.num_stages
-    if cut is None or (setup.cuts and setup.cuts != cut(setup.target.num_layers, num)):
+    num, shape = setup.num_stages, setup.target
+    if setup.rules.stages is None or (setup.cuts and setup.cuts != cut_by_engine(setup.rules, shape, num)):
         return range(0)
-    return range(num + 1, min(16 * num, setup.target.num_layers) + 1)
+    return range(num + 1, min(16 * num, shape.num_layers // shape.sublayers) + 1)
 
 
 def _cut(now: Setup, num_stages: int) -> Setup:
-    assert now.rules.stages is not None
-    return replace(now, cuts=now.rules.stages(now.target.num_layers, num_stages))
+    return replace(now, cuts=cut_by_engine(now.rules, now.target, num_stages))
 
 
 def _shared(now: Setup, devices: int) -> Setup:

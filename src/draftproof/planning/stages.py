@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from draftproof.checkpoints.geometry import Geometry
 from draftproof.core.errors import DraftproofError
-from draftproof.planning.setup import Setup, Stage
+from draftproof.planning.setup import EngineMemory, Setup, Stage
 
 
 def extra_from_the_end(num_layers: int, num_stages: int) -> tuple[int, ...]:
@@ -30,6 +31,14 @@ def extra_at_the_start(num_layers: int, num_stages: int) -> tuple[int, ...]:
     """Even shares; layers that are left go to the first stages (TensorRT-LLM 1.3, `Mapping.pp_layers`)."""
     even, left = divmod(num_layers, num_stages)
     return tuple(even + (index < left) for index in range(num_stages))
+
+
+def cut_by_engine(rules: EngineMemory, shape: Geometry, num_stages: int) -> tuple[int, ...]:
+    """Layers of each stage; numbered layers that consist of several are not parted."""
+    assert rules.stages is not None
+    return tuple(
+        num * shape.sublayers for num in rules.stages(shape.num_layers // shape.sublayers, num_stages)
+    )
 
 
 def checked_cuts(cuts: Sequence[int], num_layers: int, num_stages: int, field: str) -> tuple[int, ...]:

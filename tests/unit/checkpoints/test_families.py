@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from transformers import AutoModel, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from draftproof.checkpoints.architectures import ARCHITECTURES
+from draftproof.checkpoints.architectures import ALIASES, ARCHITECTURES
 from draftproof.checkpoints.geometry import Geometry
 from draftproof.checkpoints.layers import (
     Compressed,
@@ -34,17 +34,21 @@ from support.families import (
     GEMMA_4,
     INDEXER,
     KIMI,
+    LAGUNA,
     LATENT,
     LLAMA4,
+    LONGCAT,
     MAMBA_2,
     NEMOTRON_H,
     ROUTED,
     STEP,
     TINY,
+    ZAMBA,
     of,
     write_config,
 )
 
+UNTIED = {"head_dim": 16, "tie_word_embeddings": False}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama with biases, tied": (
@@ -213,6 +217,67 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         GEMMA_4
         | {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 40},
     ),
+    "zamba": ("zamba", ZAMBA | {"n_mamba_heads": 2}),
+    "zamba2": ("zamba2", ZAMBA | {"n_mamba_heads": 8, "mamba_ngroups": 2}),
+    "zamba2 with blocks in turns and narrow matrices": (
+        "zamba2",
+        ZAMBA
+        | {
+            "n_mamba_heads": 8,
+            "num_mem_blocks": 2,
+            "use_shared_attention_adapter": True,
+            "adapter_rank": 6,
+            "add_bias_linear": True,
+        },
+    ),
+    "recurrent_gemma": (
+        "recurrent_gemma",
+        {"num_hidden_layers": 5, "num_key_value_heads": 1, "lru_width": 80},
+    ),
+    "longcat_flash": ("longcat_flash", LONGCAT),
+    "exaone": ("exaone", {"head_dim": 16}),
+    "cwm": ("cwm", {"head_dim": 16, "sliding_window": 64}),
+    "apertus": ("apertus", {}),
+    "vaultgemma": ("vaultgemma", {"head_dim": 32, "sliding_window": 64}),
+    "youtu": ("youtu", LATENT),
+    "jais2": ("jais2", {"head_dim": 16}),
+    "mellum": (
+        "mellum",
+        EXPERTS
+        | {
+            "num_experts": 8,
+            "head_dim": 16,
+            "sliding_window": 64,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
+    ),
+    "laguna": ("laguna", EXPERTS | LAGUNA),
+    "laguna with heads of its own and gates per element": (
+        "laguna",
+        EXPERTS | LAGUNA | {"gating": "per-element", "num_attention_heads_per_layer": [4, 8, 8, 4]},
+    ),
+    "cohere2_moe": (
+        "cohere2_moe",
+        {
+            "num_experts": 8,
+            "head_dim": 16,
+            "sliding_window": 64,
+            "num_shared_experts": 2,
+            "prefix_dense_intermediate_size": 112,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+        },
+    ),
+    "glm4v_text": ("glm4v_text", {}),
+    "glm4v_moe_text": ("glm4v_moe_text", ROUTED | {"head_dim": 16, "first_k_dense_replace": 1}),
+    "glm_ocr_text": ("glm_ocr_text", {"head_dim": 16}),
+    "qwen3_vl_moe_text": ("qwen3_vl_moe_text", EXPERTS | UNTIED | {"num_experts": 8}),
+    "hunyuan_vl_text": ("hunyuan_vl_text", UNTIED),
+    "iquestcoder": ("iquestcoder", {"head_dim": 16}),
+    "sarvam_mla": ("sarvam_mla", ROUTED | LATENT | {"first_k_dense_replace": 1}),
+    "sarvam_moe": ("sarvam_moe", ROUTED | {"head_dim": 16, "first_k_dense_replace": 1}),
+    "gpt2": ("gpt2", {"num_key_value_heads": 4}),
+    "gpt_neox": ("gpt_neox", {"num_key_value_heads": 4}),
+    "opt": ("opt", {"ffn_dim": 96, "num_key_value_heads": 4, "word_embed_proj_dim": 64}),
     "jamba": ("jamba", {"num_experts": 4, "attn_layer_period": 2, "attn_layer_offset": 1}),
     "jamba without experts": (
         "jamba",
@@ -315,6 +380,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 WITHOUT_A_MODEL_IN_TRANSFORMERS = {
     "mimo", "kimi_k2", "kimi_k3", "bailing_moe", "bailing_moe_v2", "minicpm", "step3_text",
+    "nemotron-nas",
 }  # fmt: skip
 """Compared with what their publishers say (`test_published_sizes`), with a relative's count, or with headers."""
 
@@ -338,9 +404,8 @@ def test_rows_without_a_model_count_as_their_relatives_do(name: str, tmp_path: P
 
 
 def test_every_row_has_a_case() -> None:
-    assert {model_type for model_type, _ in CASES.values()} == set(
-        ARCHITECTURES
-    ) - WITHOUT_A_MODEL_IN_TRANSFORMERS
+    named = {ALIASES.get(model_type, model_type) for model_type, _ in CASES.values()}
+    assert named == set(ARCHITECTURES) - WITHOUT_A_MODEL_IN_TRANSFORMERS
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -373,12 +438,9 @@ def test_each_layer_weighs_what_its_tensors_say(case: str, tmp_path: Path) -> No
     config.save_pretrained(tmp_path / "formula")
     formula = weight_parts(open_view(str(tmp_path / "formula")))
     config.save_pretrained(tmp_path / "files")
-    is_tied = getattr(config, "tie_word_embeddings", False)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
     stored = {
         name: torch.zeros(tensor.shape, dtype=torch.bfloat16)
-        for name, tensor in model.state_dict().items()
-        if name not in tied and tensor.is_floating_point() and not name.endswith(DERIVED)
+        for name, tensor in stored_tensors(model).items()
     }
     if type(config) not in AutoModelForCausalLM._model_mapping:
         stored["lm_head.weight"] = torch.zeros(config.vocab_size, config.hidden_size, dtype=torch.bfloat16)
@@ -387,8 +449,13 @@ def test_each_layer_weighs_what_its_tensors_say(case: str, tmp_path: Path) -> No
     elements = [part.float_elements for part in (files.before, *files.layers, files.behind)]
     counted = [part.float_elements for part in (formula.before, *formula.layers, formula.behind)]
     assert files.embedding.float_elements == formula.embedding.float_elements
-    if ARCHITECTURES[of(tmp_path / "formula").model_type].extra is None:
-        assert counted == elements
+    row = ARCHITECTURES[of(tmp_path / "formula").model_type]
+    if row.extra is None:
+        starts = range(1, len(counted) - 1, row.sublayers)
+        assert [sum(counted[first : first + row.sublayers]) for first in starts] == [
+            sum(elements[first : first + row.sublayers]) for first in starts
+        ]
+        assert (counted[0], counted[-1]) == (elements[0], elements[-1])
     assert sum(counted) == sum(elements) == sum(tensor.numel() for tensor in stored.values())
 
 
@@ -429,17 +496,22 @@ DERIVED = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 
 def num_stored(model: Any) -> int:
-    """Elements that a checkpoint of the model holds: a matrix that is tied counts once, whole numbers (tables) not, and
-    a text part's output matrix lies beside it."""
-    is_tied = getattr(model.config, "tie_word_embeddings", False)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
-    found = sum(
-        tensor.numel()
-        for name, tensor in model.state_dict().items()
-        if name not in tied and tensor.is_floating_point() and not name.endswith(DERIVED)
-    )
+    """Elements that a checkpoint of the model holds; a text part's output matrix lies beside it."""
+    found = sum(tensor.numel() for tensor in stored_tensors(model).values())
     is_whole = type(model.config) in AutoModelForCausalLM._model_mapping
     return found + (0 if is_whole else model.config.vocab_size * model.config.hidden_size)
+
+
+def stored_tensors(model: Any) -> dict[str, Any]:
+    """By name: what is shared by several names once, whole numbers (tables) not."""
+    is_tied = getattr(model.config, "tie_word_embeddings", False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
+    first = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    return {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if name in first - tied and tensor.is_floating_point() and not name.endswith(DERIVED)
+    }
 
 
 KINDS: dict[str, type | tuple[type, ...]] = {

@@ -17,6 +17,7 @@ from draftproof.checkpoints.geometry import Geometry, geometry
 from draftproof.checkpoints.layers import Compressed, KeyValues, Latent
 from draftproof.checkpoints.states import RunningState
 from draftproof.checkpoints.view import open_view
+from draftproof.core.errors import DraftproofError
 from support.known_pairs import config_of
 
 Counted = Literal["all", "without embedding", "without embedding and output"]
@@ -50,6 +51,26 @@ _MAMBA = {
     "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "intermediate_size": 14336,
 }  # fmt: skip
+
+
+def _blocks(*runs: tuple[int, int | None, float]) -> list[dict[str, Any]]:
+    """Nemotron NAS: layers in a row, query heads per key (None: no attention), and the factor of the feed-forward."""
+    return [
+        {
+            "attention": {"n_heads_in_group": group, "no_op": group is None},
+            "ffn": {"ffn_mult": wide, "no_op": False},
+        }
+        for num, group, wide in runs
+        for _ in range(num)
+    ]
+
+
+_SUPER_49B = _blocks(
+    (1, 8, 2.625), (5, 8, 5.25), (2, None, 2.625), (3, 8, 5.25), (1, None, 3.28125), (30, 8, 5.25), (1, None, 1.3125),
+    (2, None, 2.625), (1, None, 1.3125), (1, None, 5.25), (1, None, 1.3125), (1, None, 2.625), (3, None, 1.3125),
+    (1, 8, 5.25), (1, None, 1.3125), (2, None, 1.0), (1, None, 1.3125), (3, None, 1.0), (2, None, 1.3125),
+    (2, None, 0.5), (2, None, 1.0), (2, None, 0.5), (1, None, 1.0), (2, None, 0.5), (9, 8, 5.25),
+)  # fmt: skip
 
 MODELS: dict[str, Published] = {
     "Llama-4-Scout-17B-16E": Published(_SCOUT, 107.8, 17.2, "all", "model card: 109 with 0.9 of vision, 17 active"),
@@ -227,6 +248,29 @@ MODELS: dict[str, Published] = {
         },
         316, 38, "without embedding", "report: 316 without vision, 38 active",
     ),
+    "LongCat-Flash-Chat": Published(
+        {
+            "model_type": "longcat_flash", "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64,
+            "ffn_hidden_size": 12288, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64, "v_head_dim": 128, "moe_topk": 12, "n_routed_experts": 512, "zero_expert_num": 256,
+            "expert_ffn_hidden_size": 2048, "vocab_size": 131072,
+        },
+        560, 31.3, "without embedding", "report: 560, 18.6 to 31.3 active: twelve experts of a token may be idle ones",
+    ),
+    "RecurrentGemma-2B": Published(
+        {
+            "model_type": "recurrent_gemma", "hidden_size": 2560, "num_hidden_layers": 26, "num_attention_heads": 10,
+            "num_key_value_heads": 1, "intermediate_size": 15360, "vocab_size": 256000, "lru_width": 2560,
+        },
+        2.7, None, "all", "report (Botev et al., 2024), table 1: 2.7 in all, 2.0 without embedding",
+    ),
+    "Llama-3.3-Nemotron-Super-49B-v1": Published(
+        {
+            "model_type": "nemotron-nas", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+            "vocab_size": 128256, "block_configs": _SUPER_49B,
+        },
+        49.867, None, "all", "headers of the published files: 49,867,145,216",
+    ),
     "MiMo-V2-Flash": Published(
         {
             "model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 64,
@@ -301,6 +345,30 @@ def test_kimi_k3_is_no_kimi_linear_and_holds_what_its_headers_say(tmp_path: Path
     assert found.model_type == "kimi_k3"
     assert found.parameters.total == total - 69 * 32
     assert sum(isinstance(layer, Latent) for layer in found.layers) == 24
+
+
+def test_layers_of_nemotron_nas_have_shapes_of_their_own(tmp_path: Path) -> None:
+    """Every element of the 49 B model's headers; layers without attention keep nothing. A linear layer in place of
+    attention or feed-forward is a square matrix, and what is left out has no norm."""
+    found = of(tmp_path, MODELS["Llama-3.3-Nemotron-Super-49B-v1"].config)
+    assert found.parameters.total == 49_867_145_216
+    assert [isinstance(layer, KeyValues) for layer in found.layers].count(True) == 49
+    assert {layer.num_kv_heads for layer in found.layers if isinstance(layer, KeyValues)} == {8}
+    blocks = [
+        {"attention": {"replace_with_linear": True}, "ffn": {"intermediate_size": 40}},
+        {"attention": {"no_op": True}, "ffn": {"replace_with_linear": True}},
+        {"attention": {"n_heads_in_group": 2}, "ffn": {"no_op": True}},
+    ]
+    small = {
+        "model_type": "nemotron-nas", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "vocab_size": 100, "block_configs": blocks, "tie_word_embeddings": True,
+    }  # fmt: skip
+    attention = 64 * 16 * (4 + 2 + 2 + 4)
+    total = 100 * 64 + 64 + (64 * 64 + 3 * 64 * 40 + 2 * 64) + (64 * 64 + 64) + (attention + 64)
+    assert of(tmp_path, small).parameters.total == total
+    for broken in ([{"attention": {"no_op": True}}] * 3, blocks[:2], "none", [None] * 3):
+        with pytest.raises(DraftproofError, match=r"DP406.*block_configs"):
+            of(tmp_path, small | {"block_configs": broken})
 
 
 def test_what_a_token_and_a_request_keep(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ FEATURES: tuple[FeatureFact, ...] = (
     FeatureFact(
         feature="pipeline", reading=stages.VLLM_STAGES, severity=Severity.ERROR,
         effect=(
-            "vLLM cuts a draft model as it cuts the target, and the last stage, which drafts, holds its own part of the "
-            "layers alone: 0.32.0 was run, reserved the cache of one of two layers, and ended while starting"
+            "vLLM cuts a draft model as it cuts the target, and the last stage, which drafts, holds its own part of "
+            "the layers alone: 0.32.0 was run, reserved the cache of one of two layers, and ended while starting"
         ),
         methods=frozenset({"draft_model", "pard"}),
     ),
