@@ -98,6 +98,7 @@ class Architecture:
     mtp_extra      what else prediction layers hold
     prepare        what the configuration says in words of its own, told in the keys here
     weigh          elements of matrices and vectors of a layer's mixer, where no other field tells them
+    by_files_alone   no formula counts its mixers: headers must be at hand
     sublayers      layers, each with a cache, that one numbered layer consists of
     """
 
@@ -137,6 +138,7 @@ class Architecture:
     mtp_extra: Callable[[Values, int], Extra] | None = None
     prepare: Callable[[Values], Values] | None = None
     weigh: Callable[[Values, Any], tuple[int, int]] | None = None
+    by_files_alone: bool = False
     sublayers: int = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
 

@@ -115,6 +115,8 @@ def geometry(view: CheckpointView) -> Geometry:
         raise values.fault(
             "architectures", _architecture_name(view), "weight files, whose headers tell their size"
         )
+    if shape.by_files_alone and view.tensors is None:
+        raise values.fault("model_type", model_type, "weight files, whose headers tell its size")
     mtp = _mtp_layers(view, values, shape, layers) if head is None else ()
     parameters = _count_head(values, shape, layers, head) if head else count_parameters(values, shape, layers)
     counted = mtp_weights = None
@@ -161,12 +163,13 @@ def architecture_of(view: CheckpointView) -> tuple[str, Architecture]:
     if name == "kimi_linear" and view.language_config.get("attn_res_block_size"):
         name = "kimi_k3"  # its text part calls itself by its ancestor's name
     shape = ARCHITECTURES.get(name) if name is not None else None
-    if shape is not None and view.kind == "gguf" and name in HYBRIDS and name not in GGUF_TELLS:
+    is_told = name in GGUF_TELLS or view.language_config.get("feed_types") is not None
+    if shape is not None and view.kind == "gguf" and name in HYBRIDS and not is_told:
         raise DraftproofError(
             "DP403",
             f"{view.reference}: general.architecture",
             f"{str(found)[:80]}",
-            "an architecture whose GGUF metadata tell which layer is of which kind, and are read",
+            "an architecture whose GGUF files tell which layer is of which kind, and are read",
             "Name the directory or the hub id that the file was made from: its config.json is read.",
         )
     if name is None or shape is None:

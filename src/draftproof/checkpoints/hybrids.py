@@ -47,6 +47,11 @@ _BAILING = Architecture(  # vLLM 0.33
     ),
 )  # fmt: skip
 
+_RWKV = Architecture(  # llama.cpp, build 11434
+    layout=layouts.everywhere("state"), state=states.wkv, by_files_alone=True, gated_mlp=False,
+    defaults={"token_shift_count": 2},
+)  # fmt: skip
+
 HYBRIDS: Mapping[str, Architecture] = {
     "llama4_text": Architecture(
         qkv_bias=_BIAS, o_bias=_BIAS, layout=layouts.chunks, reads_layer_types=True, feed=layouts.interleaved,
@@ -135,7 +140,8 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
     ),
     "jamba": Architecture(
-        layout=layouts.after("attn_layer_period", "attn_layer_offset"), state=states.jamba_mamba,
+        layout=layouts.after("attn_layer_period", "attn_layer_offset"), reads_layer_types=True,
+        state=states.jamba_mamba,
         feed=layouts.at_offset, mixture=MixtureKeys(size="intermediate_size", one_is_none=True),
         defaults=_MAMBA_DEFAULTS | {
             "attn_layer_period": 8, "attn_layer_offset": 4, "expert_layer_period": 2, "expert_layer_offset": 1,
@@ -238,6 +244,8 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         defaults={"attention_bias": False},
     ),
+    "rwkv6": _RWKV,
+    "rwkv7": _RWKV,
     "nemotron-nas": Architecture(  # vLLM 0.33
         prepare=odd.block_sizes, weigh=odd.of_block, layout=layouts.blocks_attention, feed=layouts.blocks_feed,
         mlp_bias="mlp_bias",
@@ -245,5 +253,5 @@ HYBRIDS: Mapping[str, Architecture] = {
 }  # fmt: skip
 
 GGUF_TELLS = frozenset({"minicpm"})
-"""Of these rows, those for which a GGUF file's metadata are read in full. Of the others names of layers, windows and
-states would be taken from defaults, that is, guessed."""
+"""Of these rows, those whose layers are all alike, so that a GGUF file's metadata tell them. Of others the file's
+tensors must have told the layers (`gguf_layers`): defaults would be guesses."""

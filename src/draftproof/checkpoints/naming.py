@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from draftproof.checkpoints.gguf_layers import layer_keys
 from draftproof.checkpoints.view import TensorInfo
 
 _NESTED = (
@@ -23,6 +24,8 @@ _MODEL_TYPES = {
     "qwen3vl": "qwen3_vl", "qwen3vlmoe": "qwen3_vl_moe", "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text",
     "gemma3": "gemma3_text", "deepseek2": "deepseek_v3", "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss",
     "minimax-m2": "minimax_m2", "mimo2": "mimo_v2", "command-r": "cohere", "nemotron_h_moe": "nemotron_h",
+    "llama4": "llama4_text", "granitehybrid": "granitemoehybrid", "lfm2moe": "lfm2_moe", "falcon-h1": "falcon_h1",
+    "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "deci": "nemotron-nas", "arwkv7": "rwkv7",
 }  # fmt: skip
 """GGUF architecture → Transformers' model_type, where they are spelled differently. deepseek2 stands for DeepSeek V2,
 V3 and models built alike."""
@@ -98,6 +101,7 @@ def gguf_names(
         named |= _latent_attention(own)
     if architecture in _DELTA_NETS:
         named |= _delta_net(own)
+    named |= layer_keys(architecture, own, tensors)
     embedding = tensors.get("token_embd.weight")
     if embedding is not None and len(embedding.shape) == 2:
         named["vocab_size"] = embedding.shape[0]

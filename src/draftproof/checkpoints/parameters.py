@@ -101,7 +101,8 @@ class _Built:
 def _built(values: Values, shape: Architecture, layers: Sequence[Layer]) -> list[_Built]:
     kinds = layer_kinds(values, shape, len(layers))
     own = layer_values(values, shape, kinds)
-    feeds = shape.feed(values, len(layers))
+    told = values.raw("feed_types")  # of a GGUF file's tensors
+    feeds = shape.feed(values, len(layers)) if told is None else values.items("feed_types", len(layers))
     found = []
     for here, layer, feed in zip(own, layers, feeds, strict=True):
         experts = read_experts(here, shape) if feed == "experts" else None

@@ -33,7 +33,9 @@ class RunningState:
     conv_elements: int
     conv_width: int = 0
     row_elements: int = 0
-    kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution", "rglru"] = "delta_net"
+    kind: Literal["delta_net", "kda", "mamba", "mamba2", "lightning", "convolution", "rglru", "wkv"] = (
+        "delta_net"
+    )
     ssm_dtype: str | None = None
     ssm_cache_dtype: str | None = None
     num_groups: int = 0
@@ -241,3 +243,11 @@ def rglru(values: Values) -> StateLayer:
     gates = 2 * heads * (wide // heads) ** 2
     vectors = (wide * width + wide) + 2 * wide + hidden + 3 * wide
     return StateLayer(_kept(values, "rglru", wide, wide, width, 2 * wide), 3 * hidden * wide + gates, vectors)
+
+
+def wkv(values: Values) -> StateLayer:
+    """RWKV 6 and 7 (Peng et al., 2024 and 2025) as llama.cpp keeps them: a square matrix per head, and the last inputs
+    of its two halves. What a layer weighs is not counted here."""
+    hidden, size = values.count("hidden_size"), values.count("wkv_head_size")
+    shifted = values.count("token_shift_count") * hidden
+    return StateLayer(RunningState(hidden * size, shifted, 0, 4 * hidden, "wkv"), 0, 0)

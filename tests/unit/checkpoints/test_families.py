@@ -380,7 +380,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 WITHOUT_A_MODEL_IN_TRANSFORMERS = {
     "mimo", "kimi_k2", "kimi_k3", "bailing_moe", "bailing_moe_v2", "minicpm", "step3_text",
-    "nemotron-nas",
+    "nemotron-nas", "rwkv6", "rwkv7",
 }  # fmt: skip
 """Compared with what their publishers say (`test_published_sizes`), with a relative's count, or with headers."""
 
