@@ -346,7 +346,7 @@ def test_limits_that_cannot_be_met_are_said() -> None:
 
 
 def test_the_engines_own_configuration_holds_for_requests_that_name_none() -> None:
-    engine = make_engine(config=EngineConfig(speculation=NGram(prompt_lookup_min=1)))
+    engine = make_engine(config=EngineConfig(speculation=NGram(adaptive=False, prompt_lookup_min=1)))
     request = Request(req_id="r", prompt_token_ids=tuple(PROMPT), params=GREEDY)
     assert outputs_of(engine, [request])["r"].stats.proposed > 0
 
