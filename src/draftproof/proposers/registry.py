@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from draftproof.core.intent import (
@@ -26,6 +27,7 @@ from draftproof.proposers.base import Proposer
 from draftproof.proposers.cascade import CascadeProposer
 from draftproof.proposers.draft_model import DraftModelProposer
 from draftproof.proposers.drafter import load_drafter, quantised_target
+from draftproof.proposers.look_up import LookUpIntent, LookUpProposer, library
 from draftproof.proposers.ngram import NGramProposer
 from draftproof.proposers.occurrences import Indexes
 from draftproof.proposers.predicted import PredictedProposer
@@ -84,16 +86,24 @@ def without_weights(intent: SpeculationIntent) -> SpeculationIntent | None:
     return None
 
 
-def _ngram(intent: NGram, resources: Resources | None) -> Proposer:
-    return NGramProposer(intent.num_speculative_tokens, intent.prompt_lookup_min, intent.prompt_lookup_max)
+def _look_up(intent: LookUpIntent, resources: Resources | None) -> Proposer:
+    return LookUpProposer([intent]) if has_library(resources) else _in_python(intent)
 
 
-def _suffix(intent: Suffix, resources: Resources | None) -> Proposer:
-    return SuffixProposer(intent)
+def has_library(resources: Resources | None) -> bool:
+    """Whether look-up runs in C++: where it can be compiled, unless the target runs in Python."""
+    return (resources is None or resources.target.model.kernels == "native") and library() is not None
 
 
-def _predicted(intent: Predicted, resources: Resources | None) -> Proposer:
-    return PredictedProposer(intent.num_speculative_tokens)
+def _in_python(
+    intent: LookUpIntent, least_chance: float = 0.0, indexes: Indexes | None = None
+) -> NGramProposer | SuffixProposer | PredictedProposer:
+    if isinstance(intent, NGram):
+        sizes = intent.prompt_lookup_min, intent.prompt_lookup_max
+        return NGramProposer(intent.num_speculative_tokens, *sizes, least_chance, indexes)
+    if isinstance(intent, Suffix):
+        return SuffixProposer(intent, least_chance, indexes)
+    return PredictedProposer(intent.num_speculative_tokens, least_chance)
 
 
 def _draft_model(intent: DraftModel, resources: Resources | None) -> Proposer:
@@ -109,7 +119,18 @@ def _self(intent: SelfDraft, resources: Resources | None) -> Proposer:
 
 
 def _cascade(intent: Cascade, resources: Resources | None) -> Proposer:
-    parts = [create_proposer(part, resources) for part in intent.proposers]
+    """Ways of looking up that follow one another are one part in C++."""
+    if not has_library(resources):
+        parts = [create_proposer(part, resources) for part in intent.proposers]
+        return CascadeProposer(parts, vocab_size=_vocab_size(resources))
+    parts = []
+    for is_look_up, group in groupby(intent.proposers, lambda part: isinstance(part, LookUpIntent)):
+        if is_look_up:
+            parts.append(LookUpProposer(list(group), intent.method))
+        else:
+            parts += [create_proposer(part, resources) for part in group]
+    if len(parts) == 1 and isinstance(parts[0], LookUpProposer):
+        return parts[0]
     return CascadeProposer(parts, vocab_size=_vocab_size(resources))
 
 
@@ -121,14 +142,17 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     """The suffix part may draft two tokens per agreeing one: `Evidence` bounds it, and measured better than one."""
     depth = intent.num_speculative_tokens
     least_chance = 0.0 if intent.model is None else AUTO_LEAST_CHANCE
-    suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
     ngram = NGram(num_speculative_tokens=depth)
-    indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
-    parts: list[Proposer] = [
-        PredictedProposer(depth, least_chance),
-        SuffixProposer(suffix, least_chance, indexes),
-        NGramProposer(depth, ngram.prompt_lookup_min, ngram.prompt_lookup_max, least_chance, indexes),
-    ]
+    suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
+    look_up = [Predicted(num_speculative_tokens=depth), suffix, ngram]
+    parts: list[Proposer]
+    if has_library(resources):
+        parts = [LookUpProposer(look_up, intent.method, least_chance)]
+        if intent.model is None:
+            return parts[0]
+    else:
+        indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
+        parts = [_in_python(part, least_chance, indexes) for part in look_up]
     if intent.model is not None:
         parts.append(create_proposer(_auto_drafter(intent, intent.model), resources))
     return CascadeProposer(parts, "auto", _vocab_size(resources), AUTO_PATIENCE)
@@ -142,10 +166,10 @@ def _auto_drafter(intent: Auto, model: str) -> DraftModel | SelfDraft:
 
 
 METHODS: dict[str, Method] = {
-    "ngram": Method(_ngram, "what followed the newest tokens when they stood in this request before"),
-    "suffix": Method(_suffix, "the same, with earlier outputs of the same scope", shares_text=True),
+    "ngram": Method(_look_up, "what followed the newest tokens when they stood in this request before"),
+    "suffix": Method(_look_up, "the same, with earlier outputs of the same scope", shares_text=True),
     "predicted": Method(
-        _predicted,
+        _look_up,
         "the text that the user expects, realigned after edits",
         uses_prediction=True,
         needs_prediction=True,

@@ -6,16 +6,19 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from draftproof.core import compilation
+from draftproof.core.compilation import FLAGS, Sources, build, cache_directory, find_compiler
 from draftproof.core.errors import DraftproofError
 from draftproof.models import native
-from draftproof.models.native import compilation
 from draftproof.models.native import library as library_module
-from draftproof.models.native.compilation import FLAGS, SOURCES, build, cache_directory, find_compiler
+from draftproof.models.native.library import SOURCES
+from draftproof.proposers import look_up
 from support.native_models import SMALL, random_weights
 
 FAKE_COMPILER = """#!/bin/sh
@@ -53,10 +56,10 @@ def use(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_compiled_once_and_found_again(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(fake_compiler(tmp_path), monkeypatch)
-    library = build()
+    library = build(SOURCES)
     assert library.read_text() == "library\n"
     assert library.parent == home / "kernels"
-    assert build() == library
+    assert build(SOURCES) == library
     assert num_compiled(tmp_path) == 1
     assert not [path for path in library.parent.iterdir() if path.is_dir()]
 
@@ -66,7 +69,7 @@ def test_a_damaged_library_is_built_anew(
     damage: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(fake_compiler(tmp_path), monkeypatch)
-    library = build()
+    library = build(SOURCES)
     if damage == "truncated":
         library.write_text("lib")
     elif damage == "changed":
@@ -77,7 +80,7 @@ def test_a_damaged_library_is_built_anew(
         library.with_suffix(".sha256").write_text("0" * 64)
     else:
         library.unlink()
-    assert build() == library
+    assert build(SOURCES) == library
     assert library.read_text() == "library\n"
     assert num_compiled(tmp_path) == 2
 
@@ -86,28 +89,30 @@ def test_another_compiler_source_flag_or_processor_is_another_library(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(fake_compiler(tmp_path), monkeypatch)
-    libraries = {build()}
+    libraries = {build(SOURCES)}
     monkeypatch.setattr(compilation, "_processor", lambda: "another processor")
-    libraries.add(build())
+    libraries.add(build(SOURCES))
     monkeypatch.setattr(compilation, "FLAGS", (*FLAGS, "-g"))
-    libraries.add(build())
+    libraries.add(build(SOURCES))
     sources = tmp_path / "sources"
     sources.mkdir()
-    for path in SOURCES.glob("*.*"):
+    for path in SOURCES.directory.glob("*.*"):
         (sources / path.name).write_bytes(path.read_bytes())
     (sources / "simd.h").write_text("// changed")
-    monkeypatch.setattr(compilation, "SOURCES", sources)
-    libraries.add(build())
+    changed = Sources(SOURCES.name, sources, SOURCES.main)
+    libraries.add(build(changed))
+    libraries.add(build(replace(changed, flags=("-DOTHER",))))
+    libraries.add(build(look_up.SOURCES))
     use(fake_compiler(tmp_path, version="2"), monkeypatch)
-    libraries.add(build())
-    assert len(libraries) == 5
+    libraries.add(build(SOURCES))
+    assert len(libraries) == 7
 
 
 def test_processes_at_the_same_time_compile_once(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(fake_compiler(tmp_path, seconds=1.0), monkeypatch)
-    command = [sys.executable, "-c", "from draftproof.models.native.compilation import build; print(build())"]
+    command = [sys.executable, "-c", "from draftproof.core.compilation import build; from draftproof.models.native.library import SOURCES; print(build(SOURCES))"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)
@@ -122,7 +127,7 @@ def test_no_compiler_on_path(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DraftproofError) as caught:
-        build()
+        build(SOURCES)
     assert caught.value.code == "DP702"
     assert "c++, g++, clang++" in caught.value.found
     assert not home.exists()
@@ -157,7 +162,7 @@ def test_a_compiler_that_fails_leaves_its_words(
 ) -> None:
     use(fake_compiler(tmp_path, last='echo "no such header" >&2; exit 1'), monkeypatch)
     with pytest.raises(DraftproofError) as caught:
-        build()
+        build(SOURCES)
     assert caught.value.code == "DP702"
     (log,) = cache_directory().glob("*.log")
     assert str(log) in caught.value.remedy
@@ -170,7 +175,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DRAFTPROOF_HOME", str(tmp_path / "file"))
     with pytest.raises(DraftproofError) as caught:
-        build()
+        build(SOURCES)
     assert caught.value.code == "DP702"
     assert "DRAFTPROOF_HOME" in caught.value.remedy
 
@@ -178,7 +183,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_library_that_cannot_be_loaded(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(fake_compiler(tmp_path), monkeypatch)
     with pytest.raises(DraftproofError, match="cannot be loaded") as caught:
-        library_module.load(build())
+        library_module.load(build(SOURCES))
     assert caught.value.code == "DP702"
 
 
@@ -202,5 +207,5 @@ def test_a_compiler_that_does_not_work_is_none(
     fake.chmod(0o755)
     monkeypatch.setenv("CXX", str(fake))
     with pytest.raises(DraftproofError) as caught:
-        build()
+        build(SOURCES)
     assert caught.value.code == "DP702"

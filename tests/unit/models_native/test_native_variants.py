@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from draftproof.core.compilation import FLAGS, find_compiler
 from draftproof.models import native
-from draftproof.models.native.compilation import FLAGS, SOURCES, find_compiler
+from draftproof.models.native.library import SOURCES
 
 CHECK = Path(__file__).parents[2] / "support" / "native_check.cpp"
 PLAIN = ("-DDP_WIDE=8", "-DDP_NO_INTRINSICS")
@@ -38,11 +39,11 @@ pytestmark = [
 
 
 def compile_check(compiler: str, options: tuple[str, ...], output: Path) -> None:
-    ours = [flag for flag in FLAGS if flag not in ("-O3", "-shared", "-fPIC")]
+    ours = [flag for flag in (*FLAGS, *SOURCES.flags) if flag not in ("-O3", "-shared", "-fPIC")]
     if any(option.startswith("-march") for option in options):
         ours = [flag for flag in ours if not flag.startswith(("-march", "-mcpu"))]
     subprocess.run(
-        [compiler, *ours, "-O1", *options, f"-I{SOURCES}", str(CHECK), "-o", str(output)], check=True
+        [compiler, *ours, "-O1", *options, f"-I{SOURCES.directory}", str(CHECK), "-o", str(output)], check=True
     )
 
 

@@ -12,9 +12,15 @@ import torch
 from torch import Tensor
 
 from draftproof.checkpoints.gguf import TENSOR_TYPES
+from draftproof.core import compilation
+from draftproof.core.compilation import Sources, build, find_compiler
 from draftproof.core.errors import DraftproofError
+from draftproof.kv.cache import BLOCK_SIZE
 from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, block_size, empty_blocks
-from draftproof.models.native.compilation import build, find_compiler
+
+SOURCES = Sources(
+    "draftproof", Path(__file__).parent / "kernels", "draftproof.cpp", (f"-DDP_BLOCK_SIZE={BLOCK_SIZE}",)
+)
 
 SOURCE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
 """Element types that packing reads, by GGUF's numbers; mirrors SourceType in formats.h."""
@@ -89,24 +95,12 @@ class Status(NamedTuple):
 @functools.cache
 def library() -> ctypes.CDLL:
     """The loaded kernels, compiled first if need be. Raises DraftproofError DP702."""
-    return load(build())
+    return load(build(SOURCES))
 
 
 def load(path: Path) -> ctypes.CDLL:
     """The kernels at `path`, ready to be called. Raises DraftproofError DP702."""
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise DraftproofError(
-            "DP702",
-            "kernels",
-            f"{path} cannot be loaded: {error}",
-            "a library for this machine",
-            "Set DRAFTPROOF_HOME to a directory whose file system allows execution, or use --kernels python.",
-        ) from error
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
+    loaded = compilation.load(path, _SIGNATURES)
     if not loaded.dp_description():
         raise DraftproofError(
             "DP702",

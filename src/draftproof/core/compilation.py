@@ -1,11 +1,12 @@
-"""Compiles the C++ kernels once per machine and keeps the library in a per-user cache.
+"""Compiles C++ that travels with the package once per machine, keeps it in a per-user cache, and loads it.
 
-Called by `library.py`. The cache key covers everything that decides the machine code: sources, compiler, flags
-and processor. A hash beside the library tells a damaged file, which is then built anew. Knows no models.
+Used by the native kernels of models and by look-up. The cache key covers everything that decides the machine code:
+sources, compiler, flags and processor. A hash beside the library tells a damaged file, which is then built anew.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -13,16 +14,14 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftproof.core.errors import DraftproofError
 from draftproof.core.paths import cache_root
-from draftproof.kv.cache import BLOCK_SIZE
 
-SOURCES = Path(__file__).parent / "kernels"
 COMPILERS = ("c++", "g++", "clang++")
 COMPILE_LIMIT_S = 600
 FLAGS = (
@@ -35,8 +34,24 @@ FLAGS = (
     "-fPIC",
     "-shared",
     "-pthread",
-    f"-DDP_BLOCK_SIZE={BLOCK_SIZE}",
 )
+
+Signatures = Mapping[str, tuple[object, Sequence[object]]]
+"""By function: what it returns and what it takes, as ctypes says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """One library: `main` in `directory` is compiled, and includes what else it needs from there.
+
+    name   what its file is called, before the key
+    flags  besides `FLAGS`
+    """
+
+    name: str
+    directory: Path
+    main: str
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,28 @@ def cache_directory() -> Path:
     return cache_root() / "kernels"
 
 
-def build() -> Path:
+def load(path: Path, signatures: Signatures, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:
+    """The library at `path`, ready to be called. `kind` PyDLL: calls keep the interpreter to themselves.
+
+    Raises DraftproofError DP702.
+    """
+    try:
+        loaded = kind(str(path))
+    except OSError as error:
+        raise DraftproofError(
+            "DP702",
+            "kernels",
+            f"{path} cannot be loaded: {error}",
+            "a library for this machine",
+            "Set DRAFTPROOF_HOME to a directory whose file system allows execution, or use --kernels python.",
+        ) from error
+    for name, (result, arguments) in signatures.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def build(sources: Sources) -> Path:
     """Path of the library for this machine, compiled if it is not there yet or damaged (seconds, once).
 
     Processes that need it at the same time wait for the one that compiles. Raises DraftproofError DP702 without
@@ -84,14 +120,14 @@ def build() -> Path:
     """
     compiler = find_compiler()
     directory = cache_directory()
-    library = directory / f"draftproof-{_key(compiler)}.so"
+    library = directory / f"{sources.name}-{_key(compiler, sources)}.so"
     try:
         if _is_intact(library):
             return library
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(library.with_suffix(".lock")):
             if not _is_intact(library):
-                _compile(compiler, library)
+                _compile(compiler, sources, library)
     except OSError as error:
         raise DraftproofError(
             "DP702",
@@ -103,12 +139,12 @@ def build() -> Path:
     return library
 
 
-def _key(compiler: Compiler) -> str:
+def _key(compiler: Compiler, sources: Sources) -> str:
     digest = hashlib.sha256()
-    for source in sorted(SOURCES.iterdir()):
+    for source in sorted(sources.directory.iterdir()):
         if source.suffix in (".h", ".cpp"):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    for part in (compiler.path, compiler.version, *FLAGS, platform.machine(), _processor()):
+    for part in (compiler.path, compiler.version, sources.main, *FLAGS, *sources.flags, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:32]
 
@@ -142,11 +178,12 @@ def _locked(lock: Path) -> Iterator[None]:
         yield
 
 
-def _compile(compiler: Compiler, library: Path) -> None:
+def _compile(compiler: Compiler, sources: Sources, library: Path) -> None:
     """Writes library and hash under temporary names, then moves them: nobody sees a half-written file."""
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         output = Path(scratch) / library.name
-        command = [compiler.path, *FLAGS, str(SOURCES / "draftproof.cpp"), "-o", str(output)]
+        main = str(sources.directory / sources.main)
+        command = [compiler.path, *FLAGS, *sources.flags, main, "-o", str(output)]
         try:
             result = subprocess.run(
                 command,
