@@ -144,7 +144,15 @@ def _key(compiler: Compiler, sources: Sources) -> str:
     for source in sorted(sources.directory.iterdir()):
         if source.suffix in (".h", ".cpp"):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    for part in (compiler.path, compiler.version, sources.main, *FLAGS, *sources.flags, platform.machine(), _processor()):
+    for part in (
+        compiler.path,
+        compiler.version,
+        sources.main,
+        *FLAGS,
+        *sources.flags,
+        platform.machine(),
+        _processor(),
+    ):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:32]
 

@@ -1,8 +1,8 @@
 """Look-up in C++: n-gram, suffix and predicted, alone or in order, for all requests of a round in one call.
 
-Made by the registry where the library can be had. It drafts what `ngram.py`, `suffix.py` and `predicted.py` draft, token
-for token; these say how, and run where there is no compiler. The C++ side (`kernels/`) keeps each request's text, its
-index, the guesses and what they were good for, and the pools; here is what crosses over: tokens that are new, and drafts.
+Made by the registry where the library can be had. It drafts what `ngram.py`, `suffix.py` and `predicted.py` draft,
+token for token; these say how, and run where there is no compiler. The C++ side (`kernels/`) keeps each request's
+text, its index, its guesses and what they were good for, and the pools; new tokens and drafts cross over here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class LookUpProposer:
     needs = ProposerNeeds()
     follows_prices = True
 
-    def __init__(self, parts: Sequence[LookUpIntent], name: str | None = None, least_chance: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[LookUpIntent], name: str | None = None, least_chance: float = 0.0
+    ) -> None:
         """`name` None: the first part's method. `least_chance` as of the parts. There must be a `library`."""
         found = library()
         assert found is not None

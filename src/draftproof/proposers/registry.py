@@ -124,11 +124,13 @@ def _cascade(intent: Cascade, resources: Resources | None) -> Proposer:
         parts = [create_proposer(part, resources) for part in intent.proposers]
         return CascadeProposer(parts, vocab_size=_vocab_size(resources))
     parts = []
-    for is_look_up, group in groupby(intent.proposers, lambda part: isinstance(part, LookUpIntent)):
-        if is_look_up:
-            parts.append(LookUpProposer(list(group), intent.method))
+    for _, group in groupby(intent.proposers, lambda part: isinstance(part, LookUpIntent)):
+        run = list(group)
+        looked_up = [part for part in run if isinstance(part, LookUpIntent)]
+        if looked_up:
+            parts.append(LookUpProposer(looked_up, intent.method))
         else:
-            parts += [create_proposer(part, resources) for part in group]
+            parts += [create_proposer(part, resources) for part in run]
     if len(parts) == 1 and isinstance(parts[0], LookUpProposer):
         return parts[0]
     return CascadeProposer(parts, vocab_size=_vocab_size(resources))
@@ -144,7 +146,7 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     least_chance = 0.0 if intent.model is None else AUTO_LEAST_CHANCE
     ngram = NGram(num_speculative_tokens=depth)
     suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
-    look_up = [Predicted(num_speculative_tokens=depth), suffix, ngram]
+    look_up: list[LookUpIntent] = [Predicted(num_speculative_tokens=depth), suffix, ngram]
     parts: list[Proposer]
     if has_library(resources):
         parts = [LookUpProposer(look_up, intent.method, least_chance)]

@@ -112,7 +112,12 @@ def test_processes_at_the_same_time_compile_once(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(fake_compiler(tmp_path, seconds=1.0), monkeypatch)
-    command = [sys.executable, "-c", "from draftproof.core.compilation import build; from draftproof.models.native.library import SOURCES; print(build(SOURCES))"]
+    program = """
+from draftproof.core.compilation import build
+from draftproof.models.native.library import SOURCES
+print(build(SOURCES))
+"""
+    command = [sys.executable, "-c", program]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)

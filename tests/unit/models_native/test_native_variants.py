@@ -43,7 +43,8 @@ def compile_check(compiler: str, options: tuple[str, ...], output: Path) -> None
     if any(option.startswith("-march") for option in options):
         ours = [flag for flag in ours if not flag.startswith(("-march", "-mcpu"))]
     subprocess.run(
-        [compiler, *ours, "-O1", *options, f"-I{SOURCES.directory}", str(CHECK), "-o", str(output)], check=True
+        [compiler, *ours, "-O1", *options, f"-I{SOURCES.directory}", str(CHECK), "-o", str(output)],
+        check=True,
     )
 
 

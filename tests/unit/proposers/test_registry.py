@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from draftproof.core.intent import METHODS as INTENTS
-from draftproof.core.intent import Auto, Cascade, NGram, NoSpeculation, Predicted, Suffix
+from draftproof.core.intent import (
+    Auto,
+    Cascade,
+    DraftModel,
+    NGram,
+    NoSpeculation,
+    Predicted,
+    SpeculationIntent,
+    Suffix,
+)
 from draftproof.core.params import SamplingParams
-from draftproof.proposers.base import SequenceView
+from draftproof.ops.draft_batch import DraftBatch
+from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.look_up import LookUpProposer, library
 from draftproof.proposers.ngram import NGramProposer
 from draftproof.proposers.predicted import PredictedProposer
-from draftproof.proposers.registry import METHODS, create_proposer
+from draftproof.proposers.registry import METHODS, Method, create_proposer
 from draftproof.proposers.suffix import SuffixProposer
 from draftproof.verify.types import Verdict
 
@@ -66,3 +82,68 @@ def test_look_up_that_is_not_sure_leaves_the_draft_to_a_model_behind_it() -> Non
             proposer.commit([sequence], [Verdict((), (), token)])
             proposer.propose([sequence], [4])
         assert proposer.propose([sequence], [1]).num_nodes == (0 if proposer.name == "predicted" else 1)
+
+
+LOOK_UPS = [NGram(), Suffix(), Predicted(), Auto(), Cascade(proposers=(NGram(), Suffix()))]
+
+
+@pytest.mark.parametrize("intent", LOOK_UPS)
+def test_look_up_runs_in_python_without_a_compiler(
+    intent: SpeculationIntent,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("DRAFTPROOF_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    library.cache_clear()
+    try:
+        proposer = create_proposer(intent)
+        create_proposer(intent)
+    finally:
+        library.cache_clear()
+    assert not isinstance(proposer, LookUpProposer)
+    assert proposer.name == intent.method
+    assert caplog.text.count("look-up runs in Python") == 1
+    assert "no C++ compiler" in caplog.text
+
+
+@pytest.mark.skipif(library() is None, reason="look-up cannot be compiled here")
+@pytest.mark.parametrize("kernels", ["python", "native"])
+@pytest.mark.parametrize("intent", LOOK_UPS)
+def test_look_up_runs_where_the_target_runs(intent: SpeculationIntent, kernels: str) -> None:
+    target: Any = SimpleNamespace(
+        model=SimpleNamespace(kernels=kernels), config=SimpleNamespace(vocab_size=10)
+    )
+    resources: Any = SimpleNamespace(target=target)
+    assert isinstance(create_proposer(intent, resources), LookUpProposer) == (kernels == "native")
+
+
+@pytest.mark.skipif(library() is None, reason="look-up cannot be compiled here")
+def test_only_neighbours_in_a_cascade_are_looked_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model between two ways of looking up is asked between them."""
+    asked = []
+
+    class Model:
+        name = "draft_model"
+        needs = ProposerNeeds()
+        follows_prices = False
+
+        def begin(self, sequence: SequenceView) -> None: ...
+
+        def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+            asked.extend(sequence.req_id for sequence in sequences)
+            return DraftBatch.chains([[8] if sequence.req_id == "m" else [] for sequence in sequences])
+
+    monkeypatch.setitem(METHODS, "draft_model", Method(lambda intent, resources: Model(), ""))  # type: ignore[arg-type,return-value]
+    proposer = create_proposer(Cascade(proposers=(Predicted(), DraftModel(model="m"), NGram())))
+    texts = {"p": [5], "m": [1, 2, 1], "n": [1, 2, 1]}
+    views = [
+        SequenceView(req_id, text, len(text), SamplingParams(), prediction=[9] if req_id == "p" else ())
+        for req_id, text in texts.items()
+    ]
+    for view in views:
+        proposer.begin(view)
+    assert proposer.propose(views, [1, 1, 1]).tokens.tolist() == [9, 8, 2]
+    assert asked == ["m", "n"]
