@@ -51,7 +51,7 @@ standard error. A bad input gives `{"schema_version": 1, "error": {"code", "fiel
 | 1 | a fault of ours; `DRAFTPROOF_DEBUG=1` shows the traceback |
 | 2 | bad usage or bad input: one `DP…` code ([errors.md](errors.md)) |
 | 5 | `check`: a finding of severity error |
-| 130 | interrupted |
+| 130 | interrupted, by Ctrl-C or SIGTERM |
 """
 
 _ERRORS_INTRO = """\

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
+from draftproof.core.interrupts import uninterrupted
+
 
 def open_regular(path: Path) -> BinaryIO:
     """The file for reading. Raises OSError for one that cannot be opened and for anything that is no regular file, and
@@ -34,17 +36,18 @@ def write_whole(path: Path, text: str, *, over: bool = True) -> None:
     who write with `over` false one succeeds. Raises OSError, FileExistsError with `over` false for what is there.
     """
     path = Path(os.path.realpath(path))
-    is_new = _reserved(path, over)
-    try:
+    with uninterrupted():
+        is_new = _reserved(path, over)
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
-            _replace(path, text, stat.S_IMODE(mode))
-        else:
-            path.write_text(text, encoding="utf-8")
-    except BaseException:
-        if is_new:
-            path.unlink(missing_ok=True)
-        raise
+            try:
+                _replace(path, text, stat.S_IMODE(mode))
+            except BaseException:
+                if is_new:
+                    path.unlink(missing_ok=True)
+                raise
+            return
+    path.write_text(text, encoding="utf-8")  # may wait for a reader
 
 
 def _reserved(path: Path, over: bool) -> bool:

@@ -20,6 +20,7 @@ import torch
 from draftproof.core.cost import RoundCost
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent, parse_intent
+from draftproof.core.interrupts import uninterrupted
 from draftproof.core.params import SamplingParams
 from draftproof.engine.accounting import RoundTimes, round_cost, share_cost
 from draftproof.engine.admission import check_request, check_types, fit, read_token_ids, rule_for
@@ -52,7 +53,10 @@ CreateProposer = Callable[[SpeculationIntent], Proposer]
 
 
 class Engine:
-    """Runs requests on one model. Not thread-safe: one thread calls `add_request`, `step` and `abort`."""
+    """Runs requests on one model. Not thread-safe: one thread calls `add_request`, `step` and `abort`.
+
+    Ctrl-C in one of these is raised when it is done: the engine serves on, and no token is lost.
+    """
 
     def __init__(
         self, loaded: LoadedModel, config: EngineConfig, create_proposer: CreateProposer | None = None
@@ -74,6 +78,7 @@ class Engine:
         self._scheduler = Scheduler(config, self._pool, self.max_len, self._drafting)
         self._ids = count()
         self._listeners: dict[str, deque[StreamEvent]] = {}
+        self._unread: list[StreamEvent] = []  # of steps that raised an interruption instead of returning them
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
         self.selftest: SelfTest = check_bits(model)
         if not self.selftest.promise:
@@ -158,6 +163,9 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
+        self._add(request, None)
+
+    def _add(self, request: Request, listener: deque[StreamEvent] | None) -> None:
         check_request(request, self.loaded.model.config, self.max_len)
         if self._scheduler.get(request.req_id) is not None:
             raise DraftproofError(
@@ -169,42 +177,23 @@ class Engine:
             )
         intent, reason = fit(request, self.config)
         intent, unfit = self._drafting.prepare(intent, self.config.on_unfit == "refuse")
-        reason = reason if unfit is None else _said(unfit)
-        depth = getattr(intent, "num_speculative_tokens", 0)
         sequence = RunningSequence(
             request=request,
             seed=request.params.seed if request.params.seed is not None else secrets.randbits(63),
-            depth=depth,
+            depth=getattr(intent, "num_speculative_tokens", 0),
             max_total=self._max_total(request),
             decode=self.tokenizer.decode,
             eos_token_ids=frozenset(self.loaded.model.config.eos_token_ids),
         )
-        sequence.decision_reason = reason
+        sequence.decision_reason = reason if unfit is None else _said(unfit)
         sequence.rule = rule_for(intent, request.params)
         self._scheduler.check(sequence)
-        if not isinstance(intent, NoSpeculation):
-            view = SequenceView(
-                req_id=request.req_id,
-                token_ids=sequence.token_ids,
-                num_prompt=sequence.num_prompt,
-                params=request.params,
-                prediction=request.prediction,
-                scope=request.scope,
-                depth=depth,
-                noise=sequence.noise_key,
-                rule=sequence.rule,
-                sampling=sequence.sampling,
-                note=reason,
-            )
-            proposer = self._drafting.add(view, intent)
-            self._controller.add(
-                request.req_id,
-                intent,
-                depth,
-                follows_prices=proposer.follows_prices,
-                is_adaptive=intent.adaptive,
-            )
-        self._scheduler.add(sequence)
+        with uninterrupted():
+            if not isinstance(intent, NoSpeculation):
+                self._add_drafting(sequence, intent)
+            self._scheduler.add(sequence)
+            if listener is not None:
+                self._listeners[request.req_id] = listener
 
     def abort(self, req_id: str) -> RequestOutput | None:
         """Ends a request now; None when it is not known (it may have ended already)."""
@@ -212,21 +201,34 @@ class Engine:
         if sequence is None:
             self._controller.end(req_id)  # it may have ended in a `step` that was interrupted (Ctrl-C)
             return None
-        if sequence.finish_reason is None:
-            sequence.abort()
-        event = self._end(sequence)
-        self._controller.end(req_id)
-        self._tell([event])
+        with uninterrupted():
+            if sequence.finish_reason is None:
+                sequence.abort()
+            event = self._end(sequence)
+            self._controller.end(req_id)
+            self._tell([event])
         return event.finished
 
     @property
     def has_work(self) -> bool:
-        return self._scheduler.has_work
+        return self._scheduler.has_work or bool(self._unread)
 
     # ---- the loop -------------------------------------------------------------------------------------
 
     def step(self) -> list[StreamEvent]:
-        """One round over everything that is scheduled; returns what the requests emitted."""
+        """One round over everything that is scheduled; returns what the requests emitted.
+
+        Where an interruption (Ctrl-C) is raised instead, the round is done whole, and the next call returns what
+        this one would have, with its own.
+        """
+        earlier = list(self._unread)
+        with uninterrupted():
+            events = self._round()
+            self._unread += self._tell(events)
+        told, self._unread = earlier + events, []
+        return told
+
+    def _round(self) -> list[StreamEvent]:
         started_s = time.perf_counter()
         self._drafting.take_spent()
         scheduled = self._scheduler.schedule()
@@ -273,7 +275,6 @@ class Engine:
         for event in events:
             if event.finished is not None:
                 self._controller.end(event.req_id)
-        self._tell(events)
         return events
 
     def stream(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
@@ -286,9 +287,8 @@ class Engine:
         left: set[str] = set()
         try:
             for request in requests:
-                self.add_request(request)
+                self._add(request, events)
                 left.add(request.req_id)
-                self._listeners[request.req_id] = events
             while left:
                 if not events:
                     assert self.has_work, "a request ended without an event"
@@ -299,17 +299,20 @@ class Engine:
                         left.discard(event.req_id)
                     yield event
         finally:
-            for req_id in left:
-                self.abort(req_id)
-                self._listeners.pop(req_id, None)
+            with uninterrupted():
+                for req_id in [known for known, queue in self._listeners.items() if queue is events]:
+                    self.abort(req_id)
+                    self._listeners.pop(req_id, None)
 
-    def _tell(self, events: Sequence[StreamEvent]) -> None:
+    def _tell(self, events: Sequence[StreamEvent]) -> list[StreamEvent]:
+        """Hands events to the streams of their requests; returns those of requests that have none."""
+        unheard: list[StreamEvent] = []
         for event in events:
             listener = self._listeners.get(event.req_id)
-            if listener is not None:
-                listener.append(event)
-                if event.finished is not None:
-                    del self._listeners[event.req_id]
+            (unheard if listener is None else listener).append(event)
+            if event.finished is not None:
+                self._listeners.pop(event.req_id, None)
+        return unheard
 
     def generate(
         self,
@@ -400,7 +403,31 @@ class Engine:
         assert self._drafting.num_requests == 0, "drafting state leaked"
         assert self._controller.num_requests == 0, "depth records leaked"
 
-    # ---- parts of a round ------------------------------------------------------------------------------
+    # ---- parts of a request's beginning and of a round ---------------------------------------------------
+
+    def _add_drafting(self, sequence: RunningSequence, intent: SpeculationIntent) -> None:
+        request = sequence.request
+        view = SequenceView(
+            req_id=request.req_id,
+            token_ids=sequence.token_ids,
+            num_prompt=sequence.num_prompt,
+            params=request.params,
+            prediction=request.prediction,
+            scope=request.scope,
+            depth=sequence.depth,
+            noise=sequence.noise_key,
+            rule=sequence.rule,
+            sampling=sequence.sampling,
+            note=sequence.decision_reason,
+        )
+        proposer = self._drafting.add(view, intent)
+        self._controller.add(
+            request.req_id,
+            intent,
+            sequence.depth,
+            follows_prices=proposer.follows_prices,
+            is_adaptive=intent.adaptive,
+        )
 
     def _decide_depths(
         self, scheduled: list[Scheduled]
@@ -488,10 +515,9 @@ class Engine:
                 "Memory was reserved after the request came, as for a drafter: give the engine more (--memory).",
             )
         )
-        events = [self._end(sequence)]
+        event = self._end(sequence)
         self._controller.end(sequence.request.req_id)
-        self._tell(events)
-        return events
+        return [event]
 
     def _end(
         self, sequence: RunningSequence, emitted: Sequence[int] = (), draft: RoundDraft | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.core.errors import DraftproofError, named_by
 from draftproof.core.footprint import BYTES_PER_WEIGHT
+from draftproof.core.interrupts import uninterrupted
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
 from draftproof.kv.pool import BlockPool
@@ -103,10 +104,11 @@ def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter
     drafter = resources.drafters.get(key)
     if drafter is None:
         drafter = make()
-        if resources.reserves_weights and drafter.weights_bytes:
-            _reserve(drafter.weights_bytes, resources.budget)
-            weakref.finalize(drafter, resources.budget.unreserve, drafter.weights_bytes)
-        resources.drafters[key] = drafter
+        with uninterrupted():
+            if resources.reserves_weights and drafter.weights_bytes:
+                _reserve(drafter.weights_bytes, resources.budget)
+                weakref.finalize(drafter, resources.budget.unreserve, drafter.weights_bytes)
+            resources.drafters[key] = drafter
         logger.info("drafter loaded: %s", drafter.describe())
     return drafter
 
@@ -114,8 +116,9 @@ def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter
 def _check_room(weights_bytes: int, resources: Resources) -> None:
     """Before anything is loaded, for a refusal may come with every request."""
     if resources.reserves_weights:
-        _reserve(weights_bytes, resources.budget)
-        resources.budget.unreserve(weights_bytes)
+        with uninterrupted():
+            _reserve(weights_bytes, resources.budget)
+            resources.budget.unreserve(weights_bytes)
 
 
 def _reserve(weights_bytes: int, budget: ByteBudget) -> None:

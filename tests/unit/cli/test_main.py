@@ -132,6 +132,19 @@ def test_interruption_has_status_130(invoke, monkeypatch) -> None:
     assert (result.status, result.stderr) == (130, "interrupted\n")
 
 
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_both_signals_interrupt(number: str) -> None:
+    program = (
+        "import signal\n"
+        "from draftproof.cli import main, version\n"
+        f"version.describe = lambda: signal.raise_signal(signal.{number})\n"
+        "main.main()\n"
+    )
+    command = [sys.executable, "-c", program, "version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m draftproof version --json | true"
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -12,6 +13,7 @@ import pytest
 from draftproof.checkpoints.folder import _DOWNLOAD_RECORD, LocalFolder
 from draftproof.checkpoints.hub_settings import settings_from_environment
 from draftproof.core.files import open_regular, write_whole
+from support.ctrl_c import CtrlC
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 
@@ -55,6 +57,21 @@ def test_what_is_written_is_whole_or_not_there(tmp_path: Path) -> None:
         if before is not None:
             assert path.read_text() == before
         path.touch()
+
+
+@pytest.mark.parametrize("before", [None, "what was there"])
+def test_ctrl_c_leaves_the_old_file_or_the_new_one(tmp_path: Path, before: str | None) -> None:
+    at, sent = 1, True
+    while sent:
+        path = tmp_path / "report.json"
+        path.unlink(missing_ok=True)
+        if before is not None:
+            path.write_text(before)
+        with CtrlC(at) as ctrl_c, contextlib.suppress(KeyboardInterrupt):
+            write_whole(path, "what comes")
+        left = [item.read_text() for item in tmp_path.iterdir()]
+        assert left in ([] if before is None else [before], ["what comes"]), at
+        at, sent = at + 1, ctrl_c.was_sent
 
 
 def test_a_link_is_followed_and_a_file_keeps_its_permissions(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.guard import check_drafts
 from draftproof.proposers.registry import create_proposer
+from support.ctrl_c import CtrlC
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel
 from support.proposers import RandomDrafts
 
@@ -298,6 +300,50 @@ def test_an_engine_serves_on_after_ctrl_c(where: str, monkeypatch: pytest.Monkey
         engine.check_idle()
     monkeypatch.setattr(engine, where, inner)
     assert [output.token_ids for output in engine.generate(prompts, GREEDY)] == expected
+
+
+def _steps(engine: Engine, requests: Sequence[Request]) -> dict[str, tuple[int, ...]]:
+    """Tokens as events bring them to a caller who goes on after every Ctrl-C."""
+    seen: dict[str, tuple[int, ...]] = {}
+    left = list(requests)
+    while left or engine.has_work:
+        try:
+            while left:
+                engine.add_request(left[0])
+                left.pop(0)
+            for event in engine.step():
+                seen[event.req_id] = seen.get(event.req_id, ()) + event.token_ids
+                assert event.finished is None or event.finished.token_ids == seen[event.req_id]
+        except KeyboardInterrupt:
+            left = [request for request in left if engine._scheduler.get(request.req_id) is None]
+    return seen
+
+
+def test_a_caller_who_steps_on_after_ctrl_c_loses_nothing() -> None:
+    """Interrupted at any line of the package, within a round and between rounds, with and without a stream."""
+    intent = Cascade(proposers=(NGram(prompt_lookup_min=1), Predicted()), adaptive=False)
+    params = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True, logprobs=1)
+    engine = make_engine(config=EngineConfig(max_num_seqs=2))
+    ids = count()
+
+    def requests() -> list[Request]:
+        return [
+            engine.make_request([*PROMPT, last], params, intent=intent, req_id=f"{next(ids)}")
+            for last in range(3)
+        ]
+
+    expected = [o.token_ids for o in outputs_of(engine, requests()).values()]
+    at, sent = 1, True
+    while sent:
+        asked = requests()
+        with CtrlC(at) as ctrl_c:
+            seen = _steps(engine, asked)
+        assert [seen[request.req_id] for request in asked] == expected, at
+        engine.check_idle()
+        with CtrlC(at), contextlib.suppress(KeyboardInterrupt):
+            outputs_of(engine, requests())
+        engine.check_idle()
+        at, sent = at + 149, ctrl_c.was_sent
 
 
 def test_plain_requests_pay_for_no_drafts() -> None:
