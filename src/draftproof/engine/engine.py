@@ -189,8 +189,7 @@ class Engine:
         sequence.rule = rule_for(intent, request.params)
         self._scheduler.check(sequence)
         with uninterrupted():
-            if not isinstance(intent, NoSpeculation):
-                self._add_drafting(sequence, intent)
+            self._add_drafting(sequence, intent)
             self._scheduler.add(sequence)
             if listener is not None:
                 self._listeners[request.req_id] = listener
@@ -406,6 +405,8 @@ class Engine:
     # ---- parts of a request's beginning and of a round ---------------------------------------------------
 
     def _add_drafting(self, sequence: RunningSequence, intent: SpeculationIntent) -> None:
+        if isinstance(intent, NoSpeculation):
+            return
         request = sequence.request
         view = SequenceView(
             req_id=request.req_id,
