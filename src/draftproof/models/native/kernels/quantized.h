@@ -171,6 +171,7 @@ void Quantized<F>::multiply_group(int tile, const Int8Rows<Block>& x, int first_
         case 3: case 4: return multiply_tile<4>(tile, x, first_row, to);
         case 5: case 6: return multiply_tile<6>(tile, x, first_row, to);
         case 7: case 8: return multiply_tile<8>(tile, x, first_row, to);
+        case 9: case 10: return multiply_tile<10>(tile, x, first_row, to);
         default: return multiply_tile<ROW_GROUP>(tile, x, first_row, to);
     }
 }
