@@ -52,7 +52,7 @@ class RecordingEngine(Engine):
         event = super()._commit(sequence, judged)
         rows = (0, *judged.verdict.path)[: len(event.token_ids)]
         kept = self.logits.setdefault(sequence.request.req_id, [])
-        kept.extend(judged.logits[row].clone() for row in rows)
+        kept.extend(judged.rows.logits[row].clone() for row in rows)
         return event
 
 

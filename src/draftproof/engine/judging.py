@@ -6,7 +6,6 @@ is no distribution (NaN logits, nothing left that may come next) exactly where p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ from draftproof.engine.runner import PassResult
 from draftproof.engine.sequence import Sequence
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.ops.logprobs import TokenLogprobs, token_logprobs
-from draftproof.ops.sampling import greedy_tokens, probabilities, row_error, tokens_along_path
+from draftproof.ops.sampling import best_tokens, greedy_tokens, probabilities, row_error, tokens_along_path
 from draftproof.verify import verify
 from draftproof.verify.coupled import sample
 from draftproof.verify.types import NoiseKey, Rule, TargetRows, Verdict
@@ -33,16 +32,19 @@ class Judgement:
     verdict   the verdict, its path cut to rows that are usable
     error     set when the target's row behind `run` cannot be emitted from
     logprobs  an entry per token of `run`, or None when the request wants none
-    drafted   the draft's tokens (of a tree: all nodes)
-    logits    float32 [num_rows, vocab]: the request's rows of the pass, root first
+    rows      the request's rows of the pass, and its draft
     """
 
     run: tuple[int, ...]
     verdict: Verdict
     error: DraftproofError | None
     logprobs: list[TokenLogprobs] | None
-    drafted: list[int]
-    logits: Tensor
+    rows: _RequestRows
+
+    @property
+    def drafted(self) -> list[int]:
+        """The draft's tokens (of a tree: all nodes)."""
+        return self.rows.draft_tokens
 
     @property
     def num_proposed(self) -> int:
@@ -65,39 +67,49 @@ def judge(result: PassResult, sequences: Seq[Sequence], draft: DraftBatch) -> li
     """One judgement per sampling sequence, in order."""
     if not sequences:
         return []
-    rows = _RequestRows.split(result, sequences, draft)
+    tokens, parents, offsets = draft.lists
+    rows = [
+        _RequestRows(
+            sequence,
+            result,
+            result.row_offsets[index],
+            tokens[offsets[index] : offsets[index + 1]],
+            parents[offsets[index] : offsets[index + 1]],
+        )
+        for index, sequence in enumerate(sequences)
+    ]
     target = _target_rows(rows, result)
     verdicts = verify(draft, target, [r.sequence.rule for r in rows], [r.sequence.noise_key for r in rows])
     return [request.judgement(verdict) for request, verdict in zip(rows, verdicts, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _RequestRows:
-    """One request's rows of the pass and its draft, as plain lists."""
+    """One request's rows of the pass, the first of them `first_row`, and its draft, as plain lists."""
 
     sequence: Sequence
-    logits: Tensor  # float32 [num_nodes + 1, vocab]
+    result: PassResult
+    first_row: int
     draft_tokens: list[int]
     parent_rows: list[int]
+    takes_best: bool = False
+    """Whether each row's token is the best of its logits."""
+    has_best: list[bool] = field(default_factory=list)
+    """Per row, where it does: whether that is a finite number."""
     processed: dict[int, Tensor] = field(default_factory=dict)
     """Rows that went through the sampling parameters already, [1, vocab] by row."""
 
-    @staticmethod
-    def split(result: PassResult, sequences: Seq[Sequence], draft: DraftBatch) -> list[_RequestRows]:
-        tokens, parents, offsets = (
-            draft.tokens.tolist(),
-            draft.parent_rows.tolist(),
-            draft.node_offsets.tolist(),
-        )
-        return [
-            _RequestRows(
-                sequence,
-                result.logits[result.row_offsets[index] : result.row_offsets[index + 1]],
-                tokens[offsets[index] : offsets[index + 1]],
-                parents[offsets[index] : offsets[index + 1]],
-            )
-            for index, sequence in enumerate(sequences)
-        ]
+    def __post_init__(self) -> None:
+        self.takes_best = self.sequence.rule is Rule.MATCH and self.sequence.sampling.leaves_logits
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.draft_tokens) + 1
+
+    @property
+    def logits(self) -> Tensor:
+        """float32 [num_rows, vocab], root first"""
+        return self.result.logits[self.first_row : self.first_row + self.num_rows]
 
     def prefixes(self) -> list[tuple[int, ...]]:
         """Draft tokens on the path to each row, root first."""
@@ -125,8 +137,12 @@ class _RequestRows:
         logprobs: list[TokenLogprobs] | None = [] if params.logprobs is not None else None
         error, run = None, verdict.run
         for index, row in enumerate((0, *verdict.path)):
+            if logprobs is None and self.takes_best and self.has_best[row]:
+                continue
             processed = self.process(row, verdict.tokens[:index])
-            error = self._row_error(row, processed[0], run[index])
+            # The best of a row with a NaN or an infinity is not finite itself: no second look at the vocabulary.
+            is_sound = self.takes_best and self.has_best[row]
+            error = None if is_sound else row_error(self.logits[row], processed[0])
             if error is not None:
                 run = run[:index]
                 verdict = Verdict(verdict.path[:index], verdict.tokens[:index], verdict.next_token)
@@ -134,43 +150,38 @@ class _RequestRows:
             if logprobs is not None and params.logprobs is not None:
                 source = self.logits[row] if params.logprobs_mode == "raw" else processed[0]
                 logprobs.append(token_logprobs(source, run[index], params.logprobs))
-        return Judgement(run, verdict, error, logprobs, self.draft_tokens, self.logits)
-
-    def _row_error(self, row: int, processed: Tensor, token: int) -> DraftproofError | None:
-        """Why nothing can be emitted from a row, or None. `processed` [vocab]; `token` was chosen from it."""
-        # The best of a row with a NaN or an infinity is not finite itself: no second look at the vocabulary.
-        is_best = self.sequence.rule is Rule.MATCH and self.sequence.sampling.leaves_logits
-        if is_best and math.isfinite(float(self.logits[row, token])):
-            return None
-        return row_error(self.logits[row], processed)
+        return Judgement(run, verdict, error, logprobs, self)
 
 
 def _target_rows(rows: list[_RequestRows], result: PassResult) -> TargetRows:
     """Own tokens for requests judged by matching, distributions for the others."""
+    if all(request.takes_best for request in rows):
+        best, has_best = best_tokens(result.logits)
+        for request in rows:
+            request.has_best = has_best[request.first_row : request.first_row + request.num_rows]
+        return _tokens_only(best)
     num_rows = result.row_offsets[-1]
-    if all(r.sequence.rule is Rule.MATCH and r.sequence.sampling.leaves_logits for r in rows):
-        return _tokens_only(greedy_tokens(result.logits))
     tokens = [0] * num_rows
     prob_rows = [0] * num_rows
     probs: list[Tensor] = []
     num_prob_rows = 0
-    for first_row, request in zip(result.row_offsets, rows, strict=False):
-        stop = first_row + len(request.draft_tokens) + 1
+    for request in rows:
+        first_row, stop = request.first_row, request.first_row + request.num_rows
         if request.sequence.rule is not Rule.MATCH:
             probs.append(probabilities(request.sequence.sampling.process(request.logits, request.prefixes())))
             prob_rows[first_row:stop] = range(num_prob_rows, num_prob_rows + stop - first_row)
             num_prob_rows += stop - first_row
-        elif request.sequence.sampling.leaves_logits:
-            tokens[first_row:stop] = greedy_tokens(request.logits).tolist()
+        elif request.takes_best:
+            tokens[first_row:stop], request.has_best = best_tokens(request.logits)
         else:
             tokens[first_row:stop] = tokens_along_path(
                 request.draft_tokens, request.parent_rows, request.own_token
             )
     if not probs:
-        return _tokens_only(torch.tensor(tokens))
+        return _tokens_only(tokens)
     return TargetRows(torch.tensor(tokens), torch.tensor(prob_rows), torch.cat(probs))
 
 
-def _tokens_only(tokens: Tensor) -> TargetRows:
-    """`tokens` int64 [num_rows]"""
+def _tokens_only(own: list[int]) -> TargetRows:
+    tokens = torch.tensor(own)
     return TargetRows(tokens, torch.zeros_like(tokens), torch.zeros((0, 0), dtype=torch.float64))

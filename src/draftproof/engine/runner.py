@@ -38,8 +38,7 @@ def build_pass(scheduled: list[Scheduled], draft: DraftBatch) -> tuple[ForwardBa
     segments: list[Segment] = []
     logit_rows: list[int] = []
     row_offsets = [0]
-    draft_tokens, draft_parents = draft.tokens.tolist(), draft.parent_rows.tolist()
-    node_offsets = draft.node_offsets.tolist()
+    draft_tokens, draft_parents, node_offsets = draft.lists
     for item in scheduled:
         sequence, first_row = item.sequence, len(token_ids)
         start, stop = sequence.num_computed, sequence.num_computed + item.num_rows

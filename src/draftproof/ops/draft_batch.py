@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+class DraftLists(NamedTuple):
+    """The fields of the same names of a `DraftBatch`, for those who go through them one by one."""
+
+    tokens: list[int]
+    parent_rows: list[int]
+    node_offsets: list[int]
+
+
+@dataclass(frozen=True)
 class DraftBatch:
     """Drafted tokens of `num_requests` requests, flat over nodes, in the order of the requests.
 
@@ -28,6 +38,8 @@ class DraftBatch:
     q_rows         int64 [num_nodes]       row of `q` that a drawn node was drawn from (0 for point masses);
                                            siblings share one row and stand in the order in which they were drawn
     q              float [num_q_rows, vocab]  normalised draft distributions as actually drawn from; may have no rows
+
+    Chains are kept as lists, and their tensors made when they are asked for: in most rounds nobody does.
     """
 
     tokens: Tensor
@@ -46,13 +58,17 @@ class DraftBatch:
         assert self.node_offsets.shape[0] >= 1
         assert self.q.dim() == 2
 
+    @cached_property
+    def lists(self) -> DraftLists:
+        return DraftLists(self.tokens.tolist(), self.parent_rows.tolist(), self.node_offsets.tolist())
+
     @property
     def num_requests(self) -> int:
-        return self.node_offsets.shape[0] - 1
+        return len(self.lists.node_offsets) - 1
 
     @property
     def num_nodes(self) -> int:
-        return self.tokens.shape[0]
+        return len(self.lists.tokens)
 
     @classmethod
     def chains(cls, chains: Sequence[Sequence[int]]) -> DraftBatch:
@@ -64,26 +80,45 @@ class DraftBatch:
             tokens.extend(chain)
             parents.extend(range(len(chain)))
             offsets.append(len(tokens))
-        num_nodes = len(tokens)
-        return cls(
-            tokens=torch.tensor(tokens, dtype=torch.int64),
-            parent_rows=torch.tensor(parents, dtype=torch.int64),
-            node_offsets=torch.tensor(offsets, dtype=torch.int64),
-            is_point_mass=torch.ones(num_nodes, dtype=torch.bool),
-            q_rows=torch.zeros(num_nodes, dtype=torch.int64),
-            q=torch.zeros((0, 0), dtype=torch.float64),
-        )
+        return cls._of_chains(DraftLists(tokens, parents, offsets))
+
+    @classmethod
+    def _of_chains(cls, lists: DraftLists) -> DraftBatch:
+        made = object.__new__(cls)
+        made.__dict__["lists"] = lists
+        return made
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Tensor:
+            """A tensor of chains that is asked for the first time."""
+            lists = self.__dict__.get("lists")
+            if lists is None or name not in self.__dataclass_fields__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            num_nodes = len(lists.tokens)
+            made = DraftBatch(
+                *(torch.tensor(each, dtype=torch.int64) for each in lists),
+                is_point_mass=torch.ones(num_nodes, dtype=torch.bool),
+                q_rows=torch.zeros(num_nodes, dtype=torch.int64),
+                q=torch.zeros((0, 0), dtype=torch.float64),
+            )
+            self.__dict__.update(made.__dict__)
+            return self.__dict__[name]
 
     def spread(self, places: Sequence[int], num_requests: int) -> DraftBatch:
         """The same drafts among `num_requests` requests: entry i at `places[i]`, ascending; the others have none."""
+        tokens, parents, before = self.lists
         sizes = [0] * num_requests
-        for place, size in zip(places, self.node_offsets.diff().tolist(), strict=True):
-            sizes[place] = size
-        return replace(self, node_offsets=torch.tensor([0, *accumulate(sizes)]))
+        for entry, place in enumerate(places):
+            sizes[place] = before[entry + 1] - before[entry]
+        offsets = [0, *accumulate(sizes)]
+        if "tokens" not in self.__dict__:
+            return self._of_chains(DraftLists(tokens, parents, offsets))
+        return replace(self, node_offsets=torch.tensor(offsets))
 
     def request(self, request: int) -> DraftBatch:
         """The part of one request, as a batch of one, with the rows of `q` that its nodes were drawn from."""
-        start, stop = int(self.node_offsets[request]), int(self.node_offsets[request + 1])
+        start, stop = self.lists.node_offsets[request : request + 2]
         q_rows, q = self.q_rows[start:stop], self.q
         if q.shape[0]:
             drawn = ~self.is_point_mass[start:stop]

@@ -265,6 +265,13 @@ def greedy_tokens(logits: Tensor) -> Tensor:
     return torch.from_numpy(logits.numpy().argmax(axis=1))
 
 
+def best_tokens(logits: Tensor) -> tuple[list[int], list[bool]]:
+    """`greedy_tokens`, and of each row whether its best logit is a finite number."""
+    rows = logits.numpy()
+    tokens = rows.argmax(axis=1)
+    return tokens.tolist(), np.isfinite(rows[np.arange(len(rows)), tokens]).tolist()
+
+
 def probabilities(processed: Tensor) -> Tensor:
     """Softmax of each row, float64 [num_rows, vocab].
 

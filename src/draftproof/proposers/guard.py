@@ -63,6 +63,8 @@ class Guard:
 
         A batch that fails is asked for again one by one; where none of them is to blame, for some rounds.
         """
+        if self.drafts_chains:
+            return DraftBatch.chains(self.chains(sequences, budgets))
         served = self._served(sequences)
         batch = self._together(self._checked, served, sequences, budgets)
         if batch is not None and len(served) == len(sequences):

@@ -41,9 +41,7 @@ def verify(
     assert target.tokens.shape == (num_rows,), (target.tokens.shape, num_rows)
     assert target.prob_rows.shape == (num_rows,), (target.prob_rows.shape, num_rows)
     # Lists once: scalar reads of tensors would dominate the round.
-    offsets: list[int] = draft.node_offsets.tolist()
-    drafted: list[int] = draft.tokens.tolist()
-    parents: list[int] = draft.parent_rows.tolist()
+    drafted, parents, offsets = draft.lists
     tokens: list[int] = target.tokens.tolist()
     verdicts: list[Verdict] = []
     for request, (rule, key) in enumerate(zip(rules, keys, strict=True)):
