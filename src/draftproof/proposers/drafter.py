@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,13 +82,15 @@ class Drafter:
 
 
 def load_drafter(model: str, weights: str, resources: Resources) -> Drafter:
-    """The drafter `model` in the precision `weights`, loaded once however many proposers use it.
+    """The drafter `model` in the precision `weights`, loaded once however many proposers use it, under whatever name.
 
     Raises DP4xx for what cannot be loaded, DP801 for vocabularies that do not fit, DP802 for a drafter that is
     larger than the target, DP803 for a head, DP701 where memory does not suffice.
     """
     weights = _precision(weights, resources.target.model)
-    return _once((model, weights), resources, lambda: _load(model, weights, resources))
+    with named_by("speculation.model"):
+        path = resolve(model)
+    return _once((os.path.realpath(path), weights), resources, lambda: _load(path, weights, resources))
 
 
 def quantised_target(weights: str, resources: Resources) -> Drafter:
@@ -133,10 +136,8 @@ def _reserve(weights_bytes: int, budget: ByteBudget) -> None:
         )
 
 
-def _load(model: str, weights: str, resources: Resources) -> Drafter:
+def _load(path: Path, weights: str, resources: Resources) -> Drafter:
     target = resources.target
-    with named_by("speculation.model"):
-        path = resolve(model)
     fit = check_pair(target.source, path)
     checkpoint = open_checkpoint(path)
     config, _ = load_weights(checkpoint)

@@ -113,11 +113,12 @@ class Chains:
         """
         assert logits.shape[0] == len(chains)
         columns = self._map.columns(logits)
-        best = columns.numpy().argmax(axis=1).tolist()
+        # NumPy throughout: PyTorch would wake a pool of threads, whose spinning is in the way of the next pass.
+        values = columns.numpy()
+        best = values.argmax(axis=1).tolist()
         going: list[Chain] = []
         for row, chain in enumerate(chains):
-            values = columns[row]
-            top = float(values[best[row]])
+            top = values[row, best[row]]
             if not np.isfinite(top):  # the largest value of a row with a NaN is the NaN
                 chain.fault = "the drafter's logits are not finite numbers"
                 continue
@@ -126,8 +127,8 @@ class Chains:
             if sampling.leaves_logits:
                 chain.tokens.append(self._map.token(best[row]))
                 if len(chain.tokens) < chain.limit:
-                    chain.survival /= float(torch.exp(values - top).sum())
-            elif not self._choose(chain, sampling, values[None]):
+                    chain.survival /= float(np.exp(values[row] - top).sum())
+            elif not self._choose(chain, sampling, columns[row : row + 1]):
                 continue
             if len(chain.tokens) < chain.limit and chain.survival >= MIN_SURVIVAL:
                 going.append(chain)

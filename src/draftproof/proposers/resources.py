@@ -34,7 +34,7 @@ class Resources:
     shares_prefixes  whether a drafter's cache keeps computed prefixes for later requests of the same scope
     load             loads a model
     reload           loads the target in another precision
-    drafters         those that are loaded, by model and precision
+    drafters         those that are loaded, by where they lie and precision
     """
 
     target: LoadedModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
 import random
 import re
 from collections.abc import Callable
@@ -355,7 +356,9 @@ def test_memory_that_does_not_suffice(
     create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
 
 
-def test_a_drafter_is_loaded_once_and_freed_with_its_last_proposer(engine: Engine, folder: Path) -> None:
+def test_a_drafter_is_loaded_once_and_freed_with_its_last_proposer(
+    engine: Engine, folder: Path, tmp_path: Path
+) -> None:
     loads: list[str] = []
     load: Callable[..., object] = engine.resources.load
 
@@ -365,12 +368,19 @@ def test_a_drafter_is_loaded_once_and_freed_with_its_last_proposer(engine: Engin
 
     engine.resources.load = counting  # type: ignore[assignment]
     first = create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
-    second = create_proposer(Auto(model=str(folder / "bad")), engine.resources)
+    (tmp_path / "link").symlink_to(folder / "bad")
+    spellings = (
+        folder / "bad",
+        folder / "good" / ".." / "bad",
+        os.path.relpath(folder / "bad"),
+        tmp_path / "link",
+    )
+    others = [create_proposer(Auto(model=str(name)), engine.resources) for name in spellings]
     assert loads == ["bad"]
     [described] = engine.describe()["drafters"]
     assert described["weights_bytes"] > 0
     assert described["cache_bytes"] > 0
-    del first, second
+    del first, others
     assert engine.describe()["drafters"] == []
 
 
