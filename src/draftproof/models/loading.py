@@ -62,6 +62,7 @@ def load_model(
     kernels: str = "auto",
     device: str = "cpu",
     max_model_len: int | None = None,
+    rounds_lookups: bool = False,
 ) -> LoadedModel:
     """Loads a directory, a GGUF file or a name of the catalogue.
 
@@ -72,6 +73,7 @@ def load_model(
     kernels  auto (native where they can be had, else python), native or python
     max_model_len  the longest text that shall be served, in tokens, if that is known: LongRoPE chooses by it between
              a short context and a long one
+    rounds_lookups  int4 rounds embedding and head to four bits as well, for a drafter
 
     Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
     DP702 if native kernels were asked for and cannot be had, DP703 for another device than the CPU.
@@ -80,7 +82,7 @@ def load_model(
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype, form = _choose_dtype(dtype), check_form(weights)
     try:
-        return _load(model, torch_dtype, form, kernels, max_model_len)
+        return _load(model, torch_dtype, form, kernels, max_model_len, rounds_lookups)
     except OSError as error:
         raise DraftproofError(
             "DP401",
@@ -92,7 +94,12 @@ def load_model(
 
 
 def _load(
-    model: str | Path, torch_dtype: torch.dtype, form: Form, kernels: str, wanted_len: int | None
+    model: str | Path,
+    torch_dtype: torch.dtype,
+    form: Form,
+    kernels: str,
+    wanted_len: int | None,
+    rounds_lookups: bool,
 ) -> LoadedModel:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
@@ -107,7 +114,7 @@ def _load(
             "Use the tokenizer that belongs to the model.",
         )
     template = load_template(checkpoint)
-    formed = FormedWeights(weights, form)
+    formed = FormedWeights(weights, form, rounds_lookups)
     decoder, reason = _build(config, formed, torch_dtype, kernels)
     weights_bytes = _weights_bytes(formed, decoder)
     return LoadedModel(decoder, tokenizer, template, path, reason, form, formed.types, weights_bytes)

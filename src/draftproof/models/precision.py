@@ -20,7 +20,8 @@ Form = Literal["native", "int8", "int4", "float"]
 native  quantised tensors as they are, others in the storage type that `dtype` names
 float   everything in the storage type, quantised tensors expanded
 int8    matrices of more bits rounded to Q8_0, others as they are
-int4    matrices of more bits rounded to Q4_0, embedding and head to Q8_0; those of about four bits as they are
+int4    matrices of more bits rounded to Q4_0, embedding and head to Q8_0 (a drafter's to Q4_0, too); those of about
+        four bits as they are
 Routers of experts, which are small and decide much, are never rounded.
 """
 
@@ -47,10 +48,12 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
 
     quantize: Callable[[Tensor, str], BlockTensor]
 
-    def __init__(self, weights: Weights, form: Form) -> None:
+    def __init__(self, weights: Weights, form: Form, rounds_lookups: bool = False) -> None:
+        """`rounds_lookups`: int4 rounds embedding and head like other matrices, for a drafter."""
         self.quantize = quantize
         self._weights = weights
         self._form = form
+        self._eight_bits = () if rounds_lookups else _LOOKUPS
         self.types: Counter[str] = Counter()
         self.num_block_bytes = 0
         self.num_floats = 0
@@ -80,12 +83,12 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
         stored = self._weights.stored(name)
         if not isinstance(stored, BlockTensor) or stored.type_name not in KERNEL_TYPES:
             return None
-        most_bits = _MOST_BITS["int8" if name in _LOOKUPS and self._form == "int4" else self._form]
+        most_bits = _MOST_BITS["int8" if name in self._eight_bits and self._form == "int4" else self._form]
         return stored if bits_per_weight(stored.type_name) <= most_bits else None
 
     def _rounded(self, name: str) -> Tensor | BlockTensor:
         values = self._weights[name]
-        type_name = "Q4_0" if self._form == "int4" and name not in _LOOKUPS else "Q8_0"
+        type_name = "Q4_0" if self._form == "int4" and name not in self._eight_bits else "Q8_0"
         is_router = name.endswith(".mlp.gate.weight")
         if self._form in ("native", "float") or is_router or values.shape[1] % block_size(type_name):
             return values

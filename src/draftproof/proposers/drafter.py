@@ -146,7 +146,11 @@ def _load(path: Path, weights: str, resources: Resources) -> Drafter:
     num_blocks = _num_blocks(config, target.model, needed, resources)
     _check_room(needed, resources)
     loaded = resources.load(
-        path, dtype=dtype_name(target.model), weights=weights, kernels=target.model.kernels
+        path,
+        dtype=dtype_name(target.model),
+        weights=weights,
+        kernels=target.model.kernels,
+        rounds_lookups=True,
     )
     return Drafter(
         model=loaded.model,

@@ -399,8 +399,9 @@ def test_quantised_weights_draft_by_default_and_their_bytes_are_stated(engine: E
         described |= {(d["weights"], d["cache_bytes"] > 0): d for d in engine.describe()["drafters"]}
     assert set(described) == {("int4", True), ("int4", False), ("int8", False)}
     num_weights = count_weights(engine.loaded.config)
-    for (weights, _), drafter in described.items():
-        assert set(drafter["weight_types"]) == ({"Q4_0", "Q8_0"} if weights == "int4" else {"Q8_0"})
+    types = {("int4", True): {"Q4_0"}, ("int4", False): {"Q4_0", "Q8_0"}, ("int8", False): {"Q8_0"}}
+    for form, drafter in described.items():
+        assert set(drafter["weight_types"]) == types[form]
         assert 0.5 * num_weights < drafter["weights_bytes"] < 1.2 * num_weights
     engine.check_idle()
 
