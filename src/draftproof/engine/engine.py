@@ -30,7 +30,7 @@ from draftproof.engine.drafting import Drafting
 from draftproof.engine.judging import Judgement, judge
 from draftproof.engine.memory import available_memory_bytes, plan_memory
 from draftproof.engine.request import EngineStats, Request, RequestOutput, RoundDraft, StreamEvent
-from draftproof.engine.runner import PassResult, build_pass
+from draftproof.engine.runner import PassResult, build_pass, one_pool_of_threads
 from draftproof.engine.scheduler import Scheduled, Scheduler
 from draftproof.engine.selftest import SelfTest, check_bits
 from draftproof.engine.sequence import Sequence as RunningSequence
@@ -221,7 +221,7 @@ class Engine:
         this one would have, with its own.
         """
         earlier = list(self._unread)
-        with uninterrupted():
+        with uninterrupted(), one_pool_of_threads(self.loaded.model):
             events = self._round()
             self._unread += self._tell(events)
         told, self._unread = earlier + events, []

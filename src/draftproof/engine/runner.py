@@ -6,13 +6,15 @@ sampling or text.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from draftproof.engine.scheduler import Scheduled
-from draftproof.models.base import ForwardBatch, Segment
+from draftproof.models.base import ForwardBatch, Model, Segment
 from draftproof.ops.draft_batch import DraftBatch
 
 
@@ -26,6 +28,21 @@ class PassResult:
 
     logits: Tensor
     row_offsets: list[int]
+
+
+@contextmanager
+def one_pool_of_threads(model: Model) -> Iterator[None]:
+    """Keeps PyTorch to the caller's thread where the model has threads of its own.
+
+    Those of PyTorch, once woken for a vector of the vocabulary's length, spin for milliseconds beside the next pass.
+    """
+    num_threads = torch.get_num_threads()
+    if model.kernels == "native":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 def build_pass(scheduled: list[Scheduled], draft: DraftBatch) -> tuple[ForwardBatch, list[int]]:

@@ -113,7 +113,6 @@ class Chains:
         """
         assert logits.shape[0] == len(chains)
         columns = self._map.columns(logits)
-        # NumPy throughout: PyTorch would wake a pool of threads, whose spinning is in the way of the next pass.
         values = columns.numpy()
         best = values.argmax(axis=1).tolist()
         going: list[Chain] = []

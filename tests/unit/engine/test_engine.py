@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Literal
 
 import pytest
+import torch
 from torch import Tensor
 
 from draftproof.core.errors import DraftproofError
@@ -13,6 +16,8 @@ from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.engine.request import RequestOutput
+from draftproof.kv.cache import KVCache
+from draftproof.models.base import ForwardBatch
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.registry import create_proposer
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel
@@ -306,3 +311,40 @@ def test_costs_add_up() -> None:
     decode_s = sum(cost.verify_s for cost in costs)
     assert decode_s == pytest.approx(sum(s.verify_s for s in stats))
     assert all(min(c.draft_s, c.verify_s, c.prefill_s, c.coordination_s) >= 0 for c in costs)
+
+
+class CountingThreads(FakeModel):
+    """Notes how many threads PyTorch may use in a pass and, asked to, fails in it."""
+
+    def __init__(self, kernels: Literal["native", "python"]) -> None:
+        super().__init__()
+        self.kernels = kernels
+        self.fails = False
+        self.seen: set[int] = set()
+
+    def forward(self, batch: ForwardBatch, cache: KVCache) -> Tensor:
+        self.seen.add(torch.get_num_threads())
+        if self.fails:
+            raise RuntimeError("planted")
+        return super().forward(batch, cache)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("kernels", "in_pass"), [("native", 1), ("python", 3)])
+def test_pytorch_has_no_threads_beside_those_of_the_kernels(
+    kernels: Literal["native", "python"], in_pass: int, fails: bool
+) -> None:
+    """Whatever becomes of the round, the caller's setting is back behind it."""
+    model = CountingThreads(kernels)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        engine = make_engine(model=model)
+        model.seen.clear()  # of the self-test at start
+        model.fails = fails
+        with pytest.raises(RuntimeError, match="planted") if fails else nullcontext():
+            engine.generate([PROMPT], SAMPLED)
+        assert model.seen == {in_pass}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
