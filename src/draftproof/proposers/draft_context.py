@@ -26,10 +26,21 @@ class Context(Protocol):
 
 
 class SameTokens:
-    """Target and drafter share ids: the text is the engine's own list."""
+    """Target and drafter share ids: the text is the engine's own list, or its end."""
+
+    def __init__(self, tail: int | None = None) -> None:
+        """`tail`: tokens that are read at most of what stands there when the first draft is asked for."""
+        self._tail = tail
+        self._start: int | None = None if tail else 0
 
     def read(self, sequence: SequenceView) -> tuple[Sequence[int], int] | None:
-        return sequence.token_ids, len(sequence.token_ids)
+        ids = sequence.token_ids
+        if self._start is None:
+            assert self._tail is not None
+            self._start = max(0, len(ids) - self._tail)
+        if self._start:
+            ids = ids[self._start :]
+        return ids, len(ids)
 
 
 class MappedTokens:

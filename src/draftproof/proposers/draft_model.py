@@ -52,8 +52,12 @@ class DraftModelProposer:
     needs = ProposerNeeds()
     follows_prices = False
 
-    def __init__(self, drafter: Drafter, resources: Resources, depth: int, draws: bool) -> None:
+    def __init__(
+        self, drafter: Drafter, resources: Resources, depth: int, draws: bool, tail: int | None = None
+    ) -> None:
+        """`tail`: tokens of the text before the first draft that the drafter reads at most, where ids are equal."""
         self._drafter = drafter
+        self._tail = tail
         self._target = resources.target
         self._depth = depth
         self._shares_prefixes = resources.shares_prefixes
@@ -101,7 +105,7 @@ class DraftModelProposer:
 
     def _new_context(self) -> Context:
         if self._drafter.to_drafter is None:
-            return SameTokens()
+            return SameTokens(self._tail)
         target, drafter = self._target, self._drafter
         return MappedTokens(
             target.tokenizer, target.config.bos_token_id, drafter.tokenizer, self._drafter.to_drafter

@@ -37,9 +37,12 @@ from draftproof.proposers.suffix import SIZES, SuffixProposer
 
 AUTO_MODEL_DEPTH = 4
 """Most tokens that a drafter with weights drafts under `auto`, whose own bound is meant for look-up."""
+AUTO_TAIL = 128
+"""Tokens of the text that a draft model reads before its first draft under `auto`: a whole prompt takes as long as ten
+rounds and more, and what lies farther back is copied by look-up."""
 AUTO_PATIENCE = 4
-"""Rounds without a draft from look-up after which such a drafter is asked, too: it reads the whole prompt first, which
-takes as long as many rounds, and copied text never needs it."""
+"""Rounds without a draft from look-up after which such a drafter is asked, too: its reading takes as long as a few
+rounds, and copied text never needs it."""
 AUTO_LEAST_CHANCE = 0.6
 """Chance of acceptance from which look-up drafts under `auto` although a drafter with weights stands behind it."""
 
@@ -106,10 +109,10 @@ def _in_python(
     return PredictedProposer(intent.num_speculative_tokens, least_chance)
 
 
-def _draft_model(intent: DraftModel, resources: Resources | None) -> Proposer:
+def _draft_model(intent: DraftModel, resources: Resources | None, tail: int | None = None) -> Proposer:
     assert resources is not None
     drafter = load_drafter(intent.model, intent.draft_weights, resources)
-    return DraftModelProposer(drafter, resources, intent.num_speculative_tokens, draws(intent))
+    return DraftModelProposer(drafter, resources, intent.num_speculative_tokens, draws(intent), tail)
 
 
 def _self(intent: SelfDraft, resources: Resources | None) -> Proposer:
@@ -156,15 +159,16 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
         indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
         parts = [_in_python(part, least_chance, indexes) for part in look_up]
     if intent.model is not None:
-        parts.append(create_proposer(_auto_drafter(intent, intent.model), resources))
+        parts.append(_auto_drafter(intent, intent.model, resources))
     return CascadeProposer(parts, "auto", _vocab_size(resources), AUTO_PATIENCE)
 
 
-def _auto_drafter(intent: Auto, model: str) -> DraftModel | SelfDraft:
-    depth = min(intent.num_speculative_tokens, AUTO_MODEL_DEPTH)
+def _auto_drafter(intent: Auto, model: str, resources: Resources | None) -> Proposer:
+    depth, weights = min(intent.num_speculative_tokens, AUTO_MODEL_DEPTH), intent.draft_weights
     if model == OWN_WEIGHTS:
-        return SelfDraft(num_speculative_tokens=depth, draft_weights=intent.draft_weights)
-    return DraftModel(model=model, num_speculative_tokens=depth, draft_weights=intent.draft_weights)
+        return _self(SelfDraft(num_speculative_tokens=depth, draft_weights=weights), resources)
+    drafter = DraftModel(model=model, num_speculative_tokens=depth, draft_weights=weights)
+    return _draft_model(drafter, resources, AUTO_TAIL)
 
 
 METHODS: dict[str, Method] = {

@@ -24,7 +24,9 @@ from draftproof.ops.noise import Purpose, draw, stream
 from draftproof.ops.sampling import SamplingState
 from draftproof.proposers import draft_model
 from draftproof.proposers.base import Proposer, SequenceView
-from draftproof.proposers.drafter import count_weights
+from draftproof.proposers.draft_context import SameTokens
+from draftproof.proposers.draft_model import DraftModelProposer
+from draftproof.proposers.drafter import count_weights, load_drafter
 from draftproof.proposers.registry import create_proposer
 from draftproof.verify.types import NoiseKey, Rule, Verdict
 from support.checkpoints import write_checkpoint
@@ -119,6 +121,34 @@ def test_drafts_follow_the_text_whatever_happened_before(engine: Engine, folder:
         append(view, run)
         proposer.commit([view], [Verdict((), (), 0)])
     assert view.note is None
+
+
+@pytest.mark.parametrize("num_tokens", [7, 40, 70])
+def test_a_tail_begins_where_it_began_at_first(num_tokens: int) -> None:
+    view, context = view_of(PROMPT[:num_tokens]), SameTokens(40)
+    for comes in ([], [5, 6]):
+        append(view, comes)
+        expected = view.token_ids[max(0, num_tokens - 40) :]
+        assert context.read(view) == (expected, len(expected))
+
+
+def test_a_tail_is_read_and_all_that_follows(engine: Engine, folder: Path) -> None:
+    """As if the text began there: drafts, what comes after them, and what is read again after a release."""
+    drafter = load_drafter(str(folder / "bad"), "native", engine.resources)
+    proposer = DraftModelProposer(drafter, engine.resources, depth=3, draws=False, tail=40)
+    for prompt in (PROMPT, PROMPT[:40], PROMPT[:7]):
+        view = view_of(prompt)
+        proposer.begin(view)
+        for comes in ([], [5, 6], None):
+            if comes is None:
+                assert proposer.release(view)
+            else:
+                append(view, comes)
+            drafted = draft(proposer, view)
+            text = view.token_ids[max(0, len(prompt) - 40) :]
+            assert drafted
+            assert drafted == best_continuation(folder / "bad", text, len(drafted))
+        proposer.end(view)
 
 
 def test_a_long_prompt_is_read_in_chunks_beside_others(
