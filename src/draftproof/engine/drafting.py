@@ -6,7 +6,7 @@ Knows proposers only through the `Proposer` protocol and the registry; no method
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +60,10 @@ class Drafting:
         self._create = create
         self._vocab_size = vocab_size
         self._max_pools = max_pools
-        self._guards: OrderedDict[SpeculationIntent, Guard] = OrderedDict()
+        self._guards: dict[SpeculationIntent, Guard] = {}
+        self._num_users: Counter[SpeculationIntent] = Counter()
+        self._idle: OrderedDict[SpeculationIntent, None] = OrderedDict()
+        """Configurations whose guard no request uses, the least recently used first."""
         self._refused: OrderedDict[SpeculationIntent, dict[str, str]] = OrderedDict()
         self._requests: dict[str, Drafted] = {}
         self._spent_s: dict[SpeculationIntent, float] = {}
@@ -89,6 +92,8 @@ class Drafting:
         """Finds or makes the request's proposer, whose refusal (a DraftproofError) is the caller's."""
         guard = self._guard_for(intent)
         self._requests[view.req_id] = Drafted(view, intent, guard)
+        self._num_users[intent] += 1
+        self._idle.pop(intent, None)
         return guard.proposer
 
     def begin(self, req_id: str) -> None:
@@ -204,6 +209,10 @@ class Drafting:
         if request is not None:
             with self._timed(request.intent):
                 request.guard.end(request.view)
+            self._num_users[request.intent] -= 1
+            if not self._num_users[request.intent]:
+                del self._num_users[request.intent]
+                self._idle[request.intent] = None
 
     def _take_reading(self, requests: Sequence[Drafted]) -> None:
         """What was spent on reading is not what drafting costs."""
@@ -227,12 +236,10 @@ class Drafting:
                     if len(self._refused) > self._max_pools:
                         self._refused.popitem(last=False)
                 raise
-            in_use = {request.intent for request in self._requests.values()}
-            idle = [known for known in self._guards if known not in in_use]
-            while len(self._guards) >= self._max_pools and idle:
-                del self._guards[idle.pop(0)]
+            while len(self._guards) >= self._max_pools and self._idle:
+                del self._guards[self._idle.popitem(last=False)[0]]
             self._guards[intent] = created
-        self._guards.move_to_end(intent)
+            self._idle[intent] = None
         return self._guards[intent]
 
     @contextmanager
