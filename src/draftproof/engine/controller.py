@@ -44,7 +44,10 @@ FIRST_DEPTH = 4
 PROBE_DEPTH = 1
 """Tokens that a trial drafts."""
 LOOK_UP_CHARGE = 1.3
-"""What a trial of a drafter that follows prices is charged, in its own time: deciding on so many costs time, too."""
+"""What a trial of a drafter that follows prices is charged, in its own time: some of its tokens are drafted in vain."""
+USUAL_WEIGHT, MOST_COORDINATION = 0.1, 4.0
+"""Weight of a round in what coordination usually takes, and how many times that a round with a trial is taken to need
+at most: what it needs more is charged to the trial, and what is beyond is a pause of the machine."""
 TRIAL_PRICE = 0.4
 """Least price of a token in a trial, in tokens, for a drafter that follows prices: it drafts only what it is rather
 sure of, so that a trial costs little but the look-up."""
@@ -100,6 +103,8 @@ class _Request:
     wait: int = FIRST_WAIT
     outlook: tuple[float, bool, int] | None = None
     """Expected ratio to plain decoding (of the best alternative, if none drafts), whether any drafts, the batch."""
+    priced_for: tuple[int, bool] | None = None
+    """The decision during which it got the prices of a trial, and whether prompt rows rode along."""
 
 
 @dataclass(slots=True)
@@ -119,6 +124,9 @@ class DepthController:
     _rounds_since_plain: int = 0
     _rounds_held: int = 0
     """Rounds that the present decision holds already."""
+    _num_decisions: int = 0
+    _usual_coordination: float | None = None
+    """What a round takes beside its pass and its drafts where nothing is decided or tried."""
     _news: float = 0.0
     """Share of the batch of which something was learnt since; what is learnt of costs concerns all."""
     _is_plain: bool = False
@@ -177,10 +185,13 @@ class DepthController:
             self._load = load
             self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
             self._rounds_held, self._news = 0, 0.0
+            self._num_decisions += 1
         else:
             for _, item, request in drafting:
                 request.offered = min(request.decided, item.limit)
-            if self._is_plain and not is_plain_due and self._credit > 0.0:
+            # A round without a trial comes first: it tells what trials cost.
+            may_try = self._usual_coordination is not None or num_prefill_rows > 0
+            if self._is_plain and may_try and not is_plain_due and self._credit > 0.0:
                 self._try_alone(decoding, drafting, num_prefill_rows)
         self._rounds_held += 1
         for index, _, request in drafting:
@@ -226,12 +237,20 @@ class DepthController:
         drafting: list[tuple[int, Decoding, _Request]],
         num_prefill_rows: int,
     ) -> None:
-        """A trial while a decision holds that nobody drafts: without thinking about all others again."""
+        """A trial while a decision holds that nobody drafts: without thinking about all others again, and in the next
+        one of a drafter that follows prices without thinking about those either."""
         due = self._due(drafting)
-        if due is not None:
-            round_ = self._as_expected(self._round(decoding, [due], num_prefill_rows), decoding)
-            self._try_out(round_, *due)
-            self._price(round_, {}, [due])
+        if due is None:
+            return
+        request = due[2]
+        now = self._num_decisions, num_prefill_rows > 0
+        if request.priced_for == now:
+            self._try_out(None, *due)
+            return
+        round_ = self._as_expected(self._round(decoding, [due], num_prefill_rows), decoding)
+        self._try_out(round_, *due)
+        self._price(round_, {}, [due])
+        request.priced_for = now if request.follows_prices else None
 
     def _round(
         self,
@@ -316,13 +335,14 @@ class DepthController:
             return 0  # to ask is cheap: what was saved decides alone
         return min(request.wait, LONGEST_WAIT_ALONE * len(self._load[1]))
 
-    def _try_out(self, round_: Round, _: int, item: Decoding, request: _Request) -> None:
-        """Lets a request draft a little, for time that was saved."""
+    def _try_out(self, round_: Round | None, _: int, item: Decoding, request: _Request) -> None:
+        """Lets a request draft a little, for time that was saved. One that follows prices needs no round for it."""
         is_chain = isinstance(request.record, ChainRecord)
+        assert round_ is not None or not is_chain
         depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
         request.offered, request.is_trial = depth, True
-        cost = round_.cost(round_.rows + depth) - round_.cost(round_.rows) if is_chain else 0.0
-        cost += round_.drafting(request.method, 1, depth) - round_.drafting(request.method, 0, 0)
+        cost = round_.cost(round_.rows + depth) - round_.cost(round_.rows) if is_chain and round_ else 0.0
+        cost += self.costs.drafting(request.method, 1, depth) - self.costs.drafting(request.method, 0, 0)
         self._credit -= max(0.0, cost) * (1.0 if is_chain else LOOK_UP_CHARGE)
 
     def _price(
@@ -371,6 +391,7 @@ class DepthController:
         if self.costs.knows_speed and cost.batch:
             round_cost = (pass_s - cost.prefill_s + cost.draft_s) / self.costs.scale
             self._save_for_trials(cost, round_cost, outcomes)
+            self._charge_coordination(cost.coordination_s / self.costs.scale, cost, outcomes)
         if cost.batch:
             self._rounds_since_plain = (
                 0 if cost.num_decode_rows == cost.batch else self._rounds_since_plain + 1
@@ -399,6 +420,19 @@ class DepthController:
             self._earned -= earned
             credit += earned
         self._credit = min(self._credit + credit, most)
+
+    def _charge_coordination(self, spent: float, cost: RoundCost, outcomes: Sequence[Outcome]) -> None:
+        """What a look-up that was tried took beside its own time, as far as a round without a decision tells."""
+        if not self._is_plain or self._rounds_held < 2 or cost.num_prefill_rows:
+            return
+        requests = (self._requests.get(outcome.req_id) for outcome in outcomes)
+        usual = spent if self._usual_coordination is None else self._usual_coordination
+        if any(request is not None and request.is_trial and request.follows_prices for request in requests):
+            usual = min(usual, spent)
+            self._credit -= min(spent, MOST_COORDINATION * usual) - usual
+        else:
+            usual += USUAL_WEIGHT * (spent - usual)
+        self._usual_coordination = usual
 
     def _learn(self, request: _Request, outcome: Outcome) -> bool:
         """True where what came should be thought about at once."""

@@ -574,3 +574,20 @@ def test_a_trial_of_a_look_up_is_priced_so_that_it_drafts_only_what_it_is_sure_o
         )
     assert len(priced) > 100, "to ask costs one hundredth of a round, and that is saved in every round"
     assert all(prices[1] >= TRIAL_PRICE for prices in priced)
+
+
+def test_what_a_trial_costs_beside_its_draft_makes_trials_rarer() -> None:
+    """A look-up may be quicker than the work around it."""
+
+    def num_trials(around_s: float) -> int:
+        controller, tried = DepthController(), 0
+        controller.add("r", "look-up", 16, follows_prices=True, is_adaptive=True)
+        for number in range(2000):
+            offered = controller.plan([Decoding("r", 16, number)]).budgets[0]
+            tried += offered > 0
+            draft_s, extra_s = (2e-5, around_s) if offered else (0.0, 0.0)
+            cost = replace(cost_of(1, 1, 2e-3, draft_s), coordination_s=1e-4 + extra_s)
+            controller.observe(cost, {"look-up": draft_s}, [Outcome("r", 0, 0)])
+        return tried
+
+    assert num_trials(0.0) > 2 * num_trials(8e-5) > 0
