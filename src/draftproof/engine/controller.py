@@ -190,8 +190,7 @@ class DepthController:
             for _, item, request in drafting:
                 request.offered = min(request.decided, item.limit)
             # A round without a trial comes first: it tells what trials cost.
-            may_try = self._usual_coordination is not None or num_prefill_rows > 0
-            if self._is_plain and may_try and not is_plain_due and self._credit > 0.0:
+            if self._is_plain and not is_plain_due and self._credit > 0.0:
                 self._try_alone(decoding, drafting, num_prefill_rows)
         self._rounds_held += 1
         for index, _, request in drafting:
@@ -422,17 +421,17 @@ class DepthController:
         self._credit = min(self._credit + credit, most)
 
     def _charge_coordination(self, spent: float, cost: RoundCost, outcomes: Sequence[Outcome]) -> None:
-        """What a look-up that was tried took beside its own time, as far as a round without a decision tells."""
-        if not self._is_plain or self._rounds_held < 2 or cost.num_prefill_rows:
+        """What a look-up that was tried took beside its own time, as far as rounds without a decision tell."""
+        requests = [self._requests.get(outcome.req_id) for outcome in outcomes]
+        offered = [request for request in requests if request is not None and request.offered]
+        usual = self._usual_coordination
+        if cost.num_prefill_rows or (usual is not None and self._rounds_held < 2):
             return
-        requests = (self._requests.get(outcome.req_id) for outcome in outcomes)
-        usual = spent if self._usual_coordination is None else self._usual_coordination
-        if any(request is not None and request.is_trial and request.follows_prices for request in requests):
-            usual = min(usual, spent)
+        if not offered:
+            self._usual_coordination = spent if usual is None else usual + USUAL_WEIGHT * (spent - usual)
+        elif usual is not None and any(request.is_trial and request.follows_prices for request in offered):
+            usual = self._usual_coordination = min(usual, spent)
             self._credit -= min(spent, MOST_COORDINATION * usual) - usual
-        else:
-            usual += USUAL_WEIGHT * (spent - usual)
-        self._usual_coordination = usual
 
     def _learn(self, request: _Request, outcome: Outcome) -> bool:
         """True where what came should be thought about at once."""
