@@ -1,9 +1,29 @@
 // Runs the kernels without Python: products of all types and a small model, each against scalar code, == alone.
-// Prints a hash of every result, so that two machines' (or an emulated one's) can be compared. Status 1: bits differ.
+// Prints a hash of every result, so that two machines' (or an emulated one's) can be compared. Status 1: bits differ,
+// or a thread of a pass took memory.
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
 #include <vector>
 
 #include "draftproof.cpp"
+
+namespace {
+
+const std::thread::id main_thread = std::this_thread::get_id();
+std::atomic<int> taken_by_threads{0};
+
+}  // namespace
+
+void* operator new(size_t size) {
+    if (std::this_thread::get_id() != main_thread) ++taken_by_threads;
+    if (void* memory = std::malloc(size ? size : 1)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -69,12 +89,12 @@ void check_products(const Type& type) {
     }
 }
 
-void load_model(void* model, const dp::Shape& s) {
+void load_model(void* model, const dp::Shape& s, const dp::LayerShape& l) {
     const int hidden = s.hidden_size, q = s.num_heads * s.head_dim, kv = s.num_kv_heads * s.head_dim;
-    const auto part = [&](int number, int layer, size_t count, float offset, float size) {
+    const auto part = [&](int number, int layer, size_t count, float offset, float size, int expert = 0) {
         std::vector<float> values(count);
         for (float& value : values) value = offset + size * random_float();
-        check(dp_model_load(model, number, layer, 0, values.data(), dp::SOURCE_F32));
+        check(dp_model_load(model, number, layer, expert, values.data(), dp::SOURCE_F32));
     };
     part(dp::EMBEDDING, 0, size_t(s.vocab_size) * hidden, 0, 1);
     part(dp::FINAL_NORM, 0, hidden, 1, 0.2f);
@@ -82,18 +102,20 @@ void load_model(void* model, const dp::Shape& s) {
         part(dp::INPUT_NORM, layer, hidden, 1, 0.2f), part(dp::MLP_NORM, layer, hidden, 1, 0.2f);
         part(dp::Q, layer, size_t(q) * hidden, 0, 0.1f), part(dp::K, layer, size_t(kv) * hidden, 0, 0.1f);
         part(dp::V, layer, size_t(kv) * hidden, 0, 0.1f), part(dp::O, layer, size_t(q) * hidden, 0, 0.1f);
-        part(dp::GATE, layer, size_t(s.intermediate_size) * hidden, 0, 0.1f);
-        part(dp::UP, layer, size_t(s.intermediate_size) * hidden, 0, 0.1f);
-        part(dp::DOWN, layer, size_t(s.intermediate_size) * hidden, 0, 0.1f);
+        if (l.num_experts) part(dp::ROUTER, layer, size_t(l.num_experts) * hidden, 0, 0.1f);
+        const size_t matrix = size_t(l.num_experts ? l.expert_size : s.intermediate_size) * hidden;
+        for (int expert = 0; expert < std::max(1, l.num_experts); ++expert)
+            for (int number : {dp::GATE, dp::UP, dp::DOWN}) part(number, layer, matrix, 0, 0.1f, expert);
     }
 }
 
-void check_model(int is_bf16) {
+void check_model(const char* name, int is_bf16, int num_experts) {
     const dp::Shape shape{101, 72, 100, 2, 6, 2, 48, 1, 0, 0, 0, 2, dp::SILU, 1e-5f, 1.0f, 0.15f};
-    const std::vector<dp::LayerShape> layers = {{0, 48, 1 << 30, 0, 0, 0, 0}, {0, 48, 20, 0, 0, 0, 0}};
+    const std::vector<dp::LayerShape> layers = {{0, 48, 1 << 30, num_experts, 2, 40, 1},
+                                                {0, 48, 20, num_experts, 2, 40, 1}};
     void* model = nullptr;
     check(dp_model_new(&shape, layers.data(), is_bf16, &model));
-    load_model(model, shape);
+    load_model(model, shape, layers[0]);
     constexpr int ROWS = 45, BLOCKS = 4;
     std::vector<int64_t> tokens, positions;
     for (int row = 0; row < ROWS; ++row) tokens.push_back(random_bits() % 101), positions.push_back(row);
@@ -110,7 +132,7 @@ void check_model(int is_bf16) {
         results[is_slow].resize(size_t(ROWS) * 101);
         check(dp_model_forward(model, &batch, cache.data(), BLOCKS, results[is_slow].data(), is_slow));
     }
-    report("model", is_bf16 ? "bfloat16" : "float32", ROWS, results[0], results[1]);
+    report(name, is_bf16 ? "bfloat16" : "float32", ROWS, results[0], results[1]);
     dp_model_free(model);
 }
 
@@ -130,7 +152,8 @@ void check_rounding(const char* name, int number, int bytes) {
 int main() {
     std::fprintf(stderr, "%s\n", dp_description());
     for (const Type& type : TYPES) check_products(type);
-    check_model(0), check_model(1);
+    for (int is_bf16 : {0, 1}) check_model("model", is_bf16, 0), check_model("mixture", is_bf16, 5);
     check_rounding("Q4_0", 2, 18), check_rounding("Q8_0", 8, 34);
+    if (taken_by_threads) check("a thread of a pass took memory, and could not say that there is none");
     return is_good ? 0 : 1;
 }

@@ -44,6 +44,13 @@ struct Routing {
     std::vector<int> of_row;       // [num_rows][num_used]: its visits, with rising expert
     int num_used = 0;
 
+    // Before a pass: `make` takes no memory for as many rows and experts, wherever it runs.
+    void reserve(int num_rows, int num_experts, int used) {
+        const size_t num_visits = size_t(num_rows) * used;
+        visits.reserve(num_visits), of_row.reserve(num_visits), experts_.reserve(num_visits), weights_.reserve(num_visits);
+        first_visit.reserve(num_experts + 1), next_.reserve(num_experts + 1);
+    }
+
     void make(const Rows& scores, int num_rows, int num_experts, int used, bool is_normalised) {
         num_used = used;
         experts_.resize(size_t(num_rows) * used), weights_.resize(experts_.size());

@@ -88,7 +88,9 @@ struct Workspace {
     Rows branch;                          // what attention or MLP gave, before it is added
     Rows scores, visit_gate_up, visited;  // of experts: by row, by visit, by visit
     Routing routing;
+    std::vector<std::vector<Product>> products;  // of one layer's experts, by thread
 
+    // All memory that a pass takes: in its threads nothing can be said of a want of it.
     void prepare(const Weights& w, int num_rows, int num_logit_rows) {
         const Shape& s = w.shape;
         hidden = rows(hidden_, num_rows, s.hidden_size);
@@ -98,7 +100,11 @@ struct Workspace {
         branch = rows(branch_, num_rows, s.hidden_size);
         const int expert_size = w.most(&LayerShape::expert_size);
         const size_t num_visits = size_t(num_rows) * w.most(&LayerShape::num_used);
-        scores = rows(scores_, num_rows, w.most(&LayerShape::num_experts));
+        const int num_experts = w.most(&LayerShape::num_experts);
+        routing.reserve(num_rows, num_experts, w.most(&LayerShape::num_used));
+        products.resize(s.num_threads);
+        for (std::vector<Product>& own : products) own.reserve(num_experts);
+        scores = rows(scores_, num_rows, num_experts);
         visit_gate_up = rows(visit_gate_up_, num_visits, 2 * expert_size);
         visited = rows(visited_, num_visits, s.hidden_size);
         const int visit_inputs = std::max(s.hidden_size, expert_size);
@@ -258,10 +264,10 @@ template <class T> class Forward {
         if (thread == 0)
             routing.make(space_.scores, num_rows_, l.shape.num_experts, l.shape.num_used, l.shape.is_normalised);
         team.barrier();
-        apply_by_visit(team, l.expert_gate_up, s_.hidden_size, space_.visit_gate_up, [&](int visit, float* to) {
+        apply_by_visit(team, thread, l.expert_gate_up, s_.hidden_size, space_.visit_gate_up, [&](int visit, float* to) {
             norm(space_.hidden.row(routing.visits[visit].row), l.mlp_norm, to);
         });
-        apply_by_visit(team, l.expert_down, l.shape.expert_size, space_.visited, [&](int visit, float* to) {
+        apply_by_visit(team, thread, l.expert_down, l.shape.expert_size, space_.visited, [&](int visit, float* to) {
             gate(space_.visit_gate_up.row(visit), l.shape.expert_size, to);
         });
         team.share(num_rows_, [&](int first, int last) {
@@ -275,7 +281,8 @@ template <class T> class Forward {
 
     // out = the visit's expert times what make(visit, to) writes.
     template <class Make>
-    void apply_by_visit(Team& team, const std::vector<Linear>& experts, int num_inputs, const Rows& out, Make make) {
+    void apply_by_visit(Team& team, int thread, const std::vector<Linear>& experts, int num_inputs, const Rows& out,
+                        Make make) {
         const Routing& routing = space_.routing;
         team.share(int(routing.visits.size()), [&](int first, int last) {
             for (int visit = first; visit < last; ++visit) {
@@ -286,7 +293,8 @@ template <class T> class Forward {
                 prepare_row(floats, visit - base, experts[expert], input);
             }
         });
-        std::vector<Product> products;
+        std::vector<Product>& products = space_.products[thread];
+        products.clear();
         for (int expert = 0; expert < int(experts.size()); ++expert) {
             const int first = routing.first_visit[expert], num_rows = routing.num_visits(expert);
             if (num_rows == 0) continue;
