@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +55,7 @@ CreateProposer = Callable[[SpeculationIntent], Proposer]
 
 
 class Engine:
-    """Runs requests on one model. Not thread-safe: one thread calls `add_request`, `step` and `abort`.
+    """Runs requests on one model. One thread at a time calls `add_request`, `step` and `abort` (else DP309).
 
     Ctrl-C in one of these is raised when it is done: the engine serves on, and no token is lost.
     """
@@ -77,6 +79,7 @@ class Engine:
         self._controller = DepthController(config.objective, config.slo.tpot_s if config.slo else None)
         self._scheduler = Scheduler(config, self._pool, self.max_len, self._drafting)
         self._ids = count()
+        self._turn = threading.RLock()
         self._listeners: dict[str, deque[StreamEvent]] = {}
         self._unread: list[StreamEvent] = []  # of steps that raised an interruption instead of returning them
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
@@ -163,7 +166,8 @@ class Engine:
 
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises a DraftproofError for one that can never run; nothing is queued then."""
-        self._add(request, None)
+        with self._alone():
+            self._add(request, None)
 
     def _add(self, request: Request, listener: deque[StreamEvent] | None) -> None:
         check_request(request, self.loaded.model.config, self.max_len)
@@ -196,6 +200,10 @@ class Engine:
 
     def abort(self, req_id: str) -> RequestOutput | None:
         """Ends a request now; None when it is not known (it may have ended already)."""
+        with self._alone():
+            return self._abort(req_id)
+
+    def _abort(self, req_id: str) -> RequestOutput | None:
         sequence = self._scheduler.get(req_id)
         if sequence is None:
             self._controller.end(req_id)  # it may have ended in a `step` that was interrupted (Ctrl-C)
@@ -220,12 +228,29 @@ class Engine:
         Where an interruption (Ctrl-C) is raised instead, the round is done whole, and the next call returns what
         this one would have, with its own.
         """
-        earlier = list(self._unread)
-        with uninterrupted(), one_pool_of_threads(self.loaded.model):
-            events = self._round()
-            self._unread += self._tell(events)
-        told, self._unread = earlier + events, []
-        return told
+        with self._alone():
+            earlier = list(self._unread)
+            with uninterrupted(), one_pool_of_threads(self.loaded.model):
+                events = self._round()
+                self._unread += self._tell(events)
+            told, self._unread = earlier + events, []
+            return told
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raises DP309 where another thread is in a call that changes the engine: both would go wrong."""
+        if not self._turn.acquire(blocking=False):
+            raise DraftproofError(
+                "DP309",
+                "engine",
+                "a call while another thread is in one",
+                "one thread at a time",
+                "Let one thread drive the engine and hand requests over to it, or hold a lock around each call.",
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _round(self) -> list[StreamEvent]:
         started_s = time.perf_counter()
@@ -286,7 +311,8 @@ class Engine:
         left: set[str] = set()
         try:
             for request in requests:
-                self._add(request, events)
+                with self._alone():
+                    self._add(request, events)
                 left.add(request.req_id)
             while left:
                 if not events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -450,3 +451,35 @@ def test_sampled_text_has_the_targets_distribution_under_every_rule(verification
     degrees = len(cells)
     assert degrees >= 8
     assert chi_square < degrees * (1 - 2 / (9 * degrees) + 3.09 * (2 / (9 * degrees)) ** 0.5) ** 3
+
+
+@pytest.mark.parametrize("call", ["add_request", "abort", "step", "generate"])
+def test_a_call_while_another_thread_is_in_one_is_refused_and_changes_nothing(call: str) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Waits(FakeModel):
+        def forward(self, batch: Any, cache: Any) -> torch.Tensor:
+            if threading.current_thread() is driver:
+                inside.set()
+                assert go_on.wait(60)
+            return super().forward(batch, cache)
+
+    driver = threading.Thread(target=lambda: outputs.update(outputs_of(engine, [request])))
+    outputs: dict[str, RequestOutput] = {}
+    engine = Engine(FakeLoaded(Waits()), EngineConfig(), create_proposer)  # type: ignore[arg-type]
+    request = engine.make_request(PROMPT, GREEDY)
+    late = engine.make_request(PROMPT, GREEDY)
+    driver.start()
+    assert inside.wait(60)
+    with pytest.raises(DraftproofError) as raised:
+        {
+            "add_request": lambda: engine.add_request(late),
+            "abort": lambda: engine.abort(request.req_id),
+            "step": engine.step,
+            "generate": lambda: engine.generate([PROMPT], GREEDY),
+        }[call]()
+    go_on.set()
+    driver.join(60)
+    assert raised.value.code == "DP309"
+    assert outputs[request.req_id].token_ids == make_engine().generate([PROMPT], GREEDY)[0].token_ids
+    engine.check_idle()
