@@ -1,16 +1,21 @@
 """Tokens per second at a given number of concurrent requests, plain against speculative, and where the time goes.
 
     python benchmarks/throughput.py MODEL --prompts IDS.json [--concurrency 1,4,8,16] [--max-new-tokens 64]
-                                    [--speculative '{"method": "auto"}'] [--turns 3] [--repetitions 3] [--json FILE]
+                                    [--speculative '{"method": "auto"}'] [--turns 3] [--seconds 60] [--json FILE]
 
 IDS.json comes from peers/tokenize_prompts.py; its prompts are taken in turn. Where a request ends the next one begins,
 until each place has had `--turns` of them, so that a faster answer leaves no place empty. Lengths lie between half of
-`--max-new-tokens` and one and a half times as many, in both arms alike, so that requests do not all end at once. Both
-arms run one after the other, the first one alternating; every request has a scope of its own, so nothing is remembered.
+`--max-new-tokens` and one and a half times as many, in both arms alike, so that requests do not all end at once. Every
+request has a scope of its own, so nothing is remembered.
 
-total    output tokens per second of all, prompts included
-decode   tokens per second of rounds without prompt rows in which every place decodes
-ratio    speculative ÷ plain: median of the repetitions' own ratios, least to greatest
+Two engines share the model's weights and serve the same queue in turns, 8 tokens of each place at a time, plain first
+and then speculative first (ABBA), so that a machine that slows down does so for both. Queues are served until `--seconds`
+are over (at least one), and the controller keeps what it has learnt of earlier ones.
+
+total    output tokens per second of all, prompts included: plain's, and speculative ÷ plain
+decode   the same of rounds without prompt rows in which every place decodes. Drafts are taken in rounds with prompt
+         rows, too, where they cost least: this column does not see them
+ratio    of sums over all turns, with percentile bootstrap intervals over blocks of four turns
 
 Asserts nothing.
 """
@@ -19,10 +24,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import time
 from collections import deque
+from collections.abc import Sequence
 from itertools import count, cycle, islice
 from pathlib import Path
+
+import numpy as np
 
 from draftproof import Engine, SamplingParams, parse_intent
 from draftproof.core.cost import RoundCost
@@ -33,29 +41,31 @@ from draftproof.engine.config import EngineConfig
 SCOPES = count()
 GOLDEN = 0.618
 """Multiples of it are spread evenly: so are lengths."""
+SLICE, BLOCK, RESAMPLES = 8, 4, 2000
+
+Turn = tuple[int, list[RoundCost]]
+"""Tokens of one turn, and its rounds."""
 
 
 def main() -> None:
     options = parse()
     loads = [int(load) for load in options.concurrency.split(",")]
     prompts = [entry["ids"] for entry in json.loads(Path(options.prompts).read_text(encoding="utf-8"))]
-    engine = Engine.load(options.model, dtype=options.dtype, config=EngineConfig(max_num_seqs=max(loads)))
-    intents = [NoSpeculation(), parse_intent(options.speculative)]
-    run(engine, prompts[:1], intents[1], 1, 1, 8)
+    config = EngineConfig(max_num_seqs=max(loads))
+    plain = Arm(Engine.load(options.model, dtype=options.dtype, config=config), NoSpeculation())
+    arms = plain, Arm(Engine(plain.engine.loaded, config), parse_intent(options.speculative))
+    queue(arms, prompts[:1], 1, 1, 8)
     results = []
-    print(f"{options.model}: {engine.describe()['weights']}")
-    print(
-        " load  total: plain, ratio                 decode: plain, ratio                drafting, coordination"
-    )
+    print(f"{options.model}: {plain.engine.describe()['weights']}")
+    print(" load  total: plain, ratio              decode: plain, ratio             drafting, coordination")
     for load in loads:
-        runs: list[list[dict[str, float]]] = [[], []]
-        for repetition in range(options.repetitions):
-            for arm in (0, 1) if repetition % 2 == 0 else (1, 0):
-                runs[arm].append(
-                    run(engine, prompts, intents[arm], load, options.turns, options.max_new_tokens)
-                )
-        print(told(load, runs), flush=True)
-        results.append({"concurrency": load, "plain": runs[0], "speculative": runs[1]})
+        turns: list[tuple[Turn, Turn]] = []
+        until_s = time.perf_counter() + options.seconds
+        while not turns or time.perf_counter() < until_s:
+            turns += queue(arms, prompts, load, options.turns, options.max_new_tokens)
+        found = summary(turns, load)
+        print(told(load, found), flush=True)
+        results.append({"concurrency": load, **found})
     if options.json:
         certificate = birth_certificate(command_line(), {}, vars(options))
         Path(options.json).write_text(
@@ -63,59 +73,107 @@ def main() -> None:
         )
 
 
-def told(load: int, runs: list[list[dict[str, float]]]) -> str:
+class Arm:
+    """One engine, and what waits for a place in it."""
+
+    def __init__(self, engine: Engine, intent: SpeculationIntent) -> None:
+        self.engine = engine
+        self.intent = intent
+        self.num_tokens = 0
+
+    def begin(self, prompts: Sequence[list[int]], lengths: Sequence[int], load: int) -> None:
+        self.num_tokens = 0
+        self.waiting = deque(
+            self.engine.make_request(
+                ids,
+                SamplingParams(temperature=0.0, max_tokens=length),
+                intent=self.intent,
+                scope=f"request-{next(SCOPES)}",
+            )
+            for ids, length in zip(prompts, lengths, strict=True)
+        )
+        for _ in range(load):
+            self.engine.add_request(self.waiting.popleft())
+
+    def upto(self, num_tokens: int) -> Turn:
+        before = self.num_tokens
+        while self.engine.has_work and self.num_tokens < num_tokens:
+            for event in self.engine.step():
+                self.num_tokens += len(event.token_ids)
+                if event.finished is not None and self.waiting:
+                    self.engine.add_request(self.waiting.popleft())
+        return self.num_tokens - before, self.engine.take_round_costs()
+
+
+def queue(
+    arms: tuple[Arm, Arm], prompts: list[list[int]], load: int, turns: int, max_tokens: int
+) -> list[tuple[Turn, Turn]]:
+    """`load * turns` requests by both, `load` at a time; turns of plain and speculative decoding in pairs."""
+    chosen = list(islice(cycle(prompts), load * turns))
+    lengths = [max(2, int(max_tokens * (0.5 + GOLDEN * number % 1.0))) for number in range(len(chosen))]
+    for arm in arms:
+        arm.begin(chosen, lengths, load)
+    done: list[tuple[Turn, Turn]] = []
+    while any(arm.engine.has_work for arm in arms):
+        end = max(arm.num_tokens for arm in arms) + SLICE * load
+        order = arms if len(done) % 2 == 0 else arms[::-1]
+        found = {arm: arm.upto(end) for arm in order}
+        done.append((found[arms[0]], found[arms[1]]))
+    return done
+
+
+def summary(turns: Sequence[tuple[Turn, Turn]], load: int) -> dict[str, dict[str, float]]:
+    """Rates of plain decoding and ratios to them; shares of the time of the rounds in which every place decodes."""
+
+    def full(costs: Sequence[RoundCost]) -> list[RoundCost]:
+        return [cost for cost in costs if not cost.num_prefill_rows and cost.batch == load]
+
+    def decode(turn: Turn) -> tuple[float, float]:
+        rounds = full(turn[1])
+        return sum(cost.emitted for cost in rounds), sum(map(seconds, rounds))
+
+    def total(turn: Turn) -> tuple[float, float]:
+        return turn[0], sum(map(seconds, turn[1]))
+
+    found: dict[str, dict[str, float]] = {}
+    for name, of in (("total", total), ("decode", decode)):
+        sums = np.array([[*of(plain), *of(spec)] for plain, spec in turns])
+        starts = np.arange(0, len(sums), BLOCK)
+        blocks = np.add.reduceat(sums, starts)
+        drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
+        low, high = np.percentile(ratio(blocks[drawn].sum(axis=1)), [2.5, 97.5])
+        whole = sums.sum(axis=0)
+        found[name] = {
+            "plain_tokens_per_s": float(whole[0] / whole[1]),
+            "ratio": float(ratio(whole)),
+            "low": float(low),
+            "high": float(high),
+        }
+    for name, arm in (("plain", 0), ("speculative", 1)):
+        rounds = [cost for turn in turns for cost in full(turn[arm][1])]
+        decode_s = sum(map(seconds, rounds))
+        found[name] = {
+            "drafting_share": sum(cost.draft_s for cost in rounds) / decode_s,
+            "coordination_share": sum(cost.coordination_s for cost in rounds) / decode_s,
+        }
+    return found
+
+
+def ratio(sums: np.ndarray) -> np.ndarray:
+    """[..., 4] plain tokens, seconds, speculative tokens, seconds: speculative ÷ plain rate."""
+    return (sums[..., 2] / sums[..., 3]) / (sums[..., 0] / sums[..., 1])
+
+
+def told(load: int, found: dict[str, dict[str, float]]) -> str:
     line = f"{load:5d}"
     for name in ("total", "decode"):
-        ratios = [spec[name] / plain[name] for plain, spec in zip(*runs, strict=True)]
-        line += f"  {median(runs[0], name):7.1f}/s {statistics.median(ratios):6.3f}"
-        line += f" ({min(ratios):.3f}-{max(ratios):.3f})  "
-    coordination = [median(arm, "coordination_share") for arm in runs]
-    drafting = median(runs[1], "drafting_share")
-    return f"{line}  {drafting:.1%}, {coordination[1]:.1%} (plain {coordination[0]:.1%})"
-
-
-def median(runs: list[dict[str, float]], name: str) -> float:
-    return statistics.median(each[name] for each in runs)
-
-
-def run(
-    engine: Engine,
-    prompts: list[list[int]],
-    intent: SpeculationIntent,
-    load: int,
-    turns: int,
-    max_tokens: int,
-) -> dict[str, float]:
-    """`load * turns` requests, `load` at a time."""
-    waiting = deque(
-        engine.make_request(
-            ids,
-            SamplingParams(
-                temperature=0.0, max_tokens=max(2, int(max_tokens * (0.5 + GOLDEN * number % 1.0)))
-            ),
-            intent=intent,
-            scope=f"request-{next(SCOPES)}",
-        )
-        for number, ids in enumerate(islice(cycle(prompts), load * turns))
+        of = found[name]
+        line += f"  {of['plain_tokens_per_s']:7.1f}/s {of['ratio']:6.3f} ({of['low']:.3f}-{of['high']:.3f})  "
+    plain, spec = found["plain"], found["speculative"]
+    return (
+        f"{line}  {spec['drafting_share']:.1%}, {spec['coordination_share']:.1%} "
+        f"(plain {plain['coordination_share']:.1%})"
     )
-    engine.take_round_costs()
-    num_tokens = 0
-    for _ in range(load):
-        engine.add_request(waiting.popleft())
-    while engine.has_work:
-        for event in engine.step():
-            num_tokens += len(event.token_ids)
-            if event.finished is not None and waiting:
-                engine.add_request(waiting.popleft())
-    costs = engine.take_round_costs()
-    full = [cost for cost in costs if not cost.num_prefill_rows and cost.batch == load]
-    decode_s = sum(map(seconds, full))
-    return {
-        "total": num_tokens / sum(map(seconds, costs)),
-        "decode": sum(cost.emitted for cost in full) / decode_s,
-        "drafting_share": sum(cost.draft_s for cost in full) / decode_s,
-        "coordination_share": sum(cost.coordination_s for cost in full) / decode_s,
-    }
 
 
 def seconds(cost: RoundCost) -> float:
@@ -133,8 +191,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=["auto", "bfloat16", "float32"], default="auto")
     parser.add_argument("--speculative", default='{"method": "auto"}')
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--json", help="also write each run to this file")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each load")
+    parser.add_argument("--json", help="also write the results to this file")
     return parser.parse_args()
 
 
