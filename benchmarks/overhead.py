@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from throughput import run, told
+from throughput import Arm, Turn, queue, summary, told
 from torch import Tensor
 
 import draftproof.engine.drafting
@@ -122,15 +122,16 @@ def main() -> None:
     options = parse()
     loads = [int(load) for load in options.concurrency.split(",")]
     texts = json.loads(Path(options.texts).read_text(encoding="utf-8"))
-    engine = replay_engine(options, texts, max(loads))
+    plain = Arm(replay_engine(options, texts, max(loads)), NoSpeculation())
+    speculative = Engine(plain.engine.loaded, plain.engine.config)
+    arms = plain, Arm(speculative, parse_intent(options.speculative))
     prompts = [text["ids"] for text in texts]
     print(f"a pass of r rows: {options.first_ms} ms × (1 + {options.row} (r - 1))")
     for load in loads:
-        runs: list[list[dict[str, float]]] = [[], []]
+        turns: list[tuple[Turn, Turn]] = []
         for _ in range(options.repetitions):
-            for arm, intent in enumerate((NoSpeculation(), parse_intent(options.speculative))):
-                runs[arm].append(run(engine, prompts, intent, load, options.turns, options.max_new_tokens))
-        print(told(load, runs), flush=True)
+            turns += queue(arms, prompts, load, options.turns, options.max_new_tokens)
+        print(told(load, summary(turns, load)), flush=True)
 
 
 def parse() -> argparse.Namespace:

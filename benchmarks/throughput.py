@@ -9,8 +9,8 @@ until each place has had `--turns` of them, so that a faster answer leaves no pl
 request has a scope of its own, so nothing is remembered.
 
 Two engines share the model's weights and serve the same queue in turns, 8 tokens of each place at a time, plain first
-and then speculative first (ABBA), so that a machine that slows down does so for both. Queues are served until `--seconds`
-are over (at least one), and the controller keeps what it has learnt of earlier ones.
+and then speculative first (ABBA), so that a machine that slows down does so for both. Queues are served until
+`--seconds` are over (at least one), and the controller keeps what it has learnt of earlier ones.
 
 total    output tokens per second of all, prompts included: plain's, and speculative ÷ plain
 decode   the same of rounds without prompt rows in which every place decodes. Drafts are taken in rounds with prompt

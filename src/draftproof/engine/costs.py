@@ -13,6 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
+import numpy as np
+
 FIRST_STEP = 0.4
 """Log ratio that a single measurement may differ from what was expected: a pause of the machine is no cost."""
 CLIP = 2.5
@@ -64,9 +66,9 @@ def _bucket(rows: int) -> int:
     return rows if rows <= EXACT_ROWS else EXACT_ROWS + 1 + int(4 * math.log2(rows / (EXACT_ROWS + 1)))
 
 
-def _assumed(size: int) -> list[float]:
+def _assumed(size: int) -> np.ndarray:
     """Log cost of 0 … `size` - 1 rows, relative to one, where nothing was measured."""
-    return [math.log1p(ASSUMED_ROW * max(0, rows - ASSUMED_CHEAP_ROWS)) for rows in range(size)]
+    return np.log1p(ASSUMED_ROW * np.maximum(0, np.arange(size) - ASSUMED_CHEAP_ROWS))
 
 
 class Curve:
@@ -76,10 +78,9 @@ class Curve:
         self._parent = parent
         self._points: dict[int, _Point] = {}
         self._buckets: list[int] = []
-        self._logs: list[float] = []
+        self._logs = self._shape = np.zeros(0)
         self._costs: list[float] = []
         self._expected_costs: list[float] = []
-        self._shape: list[float] = []
         self._news = 0
         self._spread = 0.0
         self.moved = 0.0
@@ -88,7 +89,7 @@ class Curve:
     def learn(self, rows: int, value: float, spread: float) -> float | None:
         """Takes one measurement; returns how far it was from what its point said, if that is to be trusted."""
         bucket = _bucket(rows)
-        expected = self.logs(rows)[rows]
+        expected = float(self.logs(rows)[rows])
         point = self._points.get(bucket)
         if point is None:
             point = self._points[bucket] = _Point(rows)
@@ -104,7 +105,7 @@ class Curve:
     def is_young(self, rows: int) -> bool:
         return self._points[_bucket(rows)].count <= MATURE
 
-    def logs(self, upto: int) -> list[float]:
+    def logs(self, upto: int) -> np.ndarray:
         """Log cost of 0 to `upto` rows (and more, maybe); never falls."""
         if upto >= len(self._logs) or self._news >= NEWS_TO_REBUILD:
             size = max(upto + 1, len(self._logs))
@@ -119,14 +120,14 @@ class Curve:
         """Relative cost of 0 to `upto` rows to decide by: what was measured seldom is taken for a little less."""
         self.logs(upto)
         if not self._costs:
-            self._costs = [math.exp(value) for value in self._draw(DOUBT * self._spread)]
+            self._costs = np.exp(self._draw(DOUBT * self._spread)).tolist()
         return self._costs
 
     def expected(self, upto: int) -> list[float]:
         """Relative cost of 0 to `upto` rows as it was measured, without the benefit of the doubt."""
         logs = self.logs(upto)
         if not self._expected_costs:
-            self._expected_costs = [math.exp(value) for value in logs]
+            self._expected_costs = np.exp(logs).tolist()
         return self._expected_costs
 
     @property
@@ -141,32 +142,26 @@ class Curve:
         self._buckets = list(other._buckets)
         self._news = NEWS_TO_REBUILD
 
-    def _draw(self, doubt: float) -> list[float]:
+    def _draw(self, doubt: float) -> np.ndarray:
         """The curve through the points, each less `doubt` standard errors, along the shape that is expected."""
         shape = self._shape
         if not self._buckets:
             return shape
         at, offsets = self._offsets(doubt)
-        flatter = self._flatter(at, offsets)
-        logs = []
-        right = 0
-        floor = -math.inf
-        for rows, expected in enumerate(shape):
-            while right < len(at) and at[right] < rows:
-                right += 1
-            if right == 0:
-                offset = offsets[0]
-            elif right == len(at):
-                offset = offsets[-1] - flatter * (expected - self._expected(at[-1]))
-            elif self._parent is None and rows < at[right] <= EXACT_ROWS:
-                # Nothing at all is known of these rows: as little as they can cost, so that they are measured.
-                offset = offsets[right - 1]
-            else:
-                share = (rows - at[right - 1]) / (at[right] - at[right - 1])
-                offset = offsets[right - 1] + share * (offsets[right] - offsets[right - 1])
-            floor = max(floor, expected + offset)
-            logs.append(floor)
-        return logs
+        known, values = at, offsets
+        if self._parent is None:
+            # Nothing at all is known of few rows between points: as little as they can cost, so that they are measured.
+            few = [index for index in range(1, len(at)) if at[index] <= EXACT_ROWS]
+            known, values = list(at), list(offsets)
+            for index in reversed(few):
+                known.insert(index, at[index] - 1e-9)
+                values.insert(index, offsets[index - 1])
+        rows = np.arange(len(shape))
+        logs = shape + np.interp(rows, known, values)
+        beyond = shape[math.floor(at[-1]) + 1 :] - self._expected(at[-1])
+        if len(beyond):
+            logs[-len(beyond) :] -= self._flatter(at, offsets) * beyond
+        return np.maximum.accumulate(logs)
 
     def _flatter(self, at: list[float], offsets: list[float]) -> float:
         """By what share the curve rises less than assumed towards its end, and so may go on rising less beyond it."""
@@ -200,7 +195,7 @@ class Curve:
         return at, [v - self._expected(a) for v, a in zip(values, at, strict=True)]
 
     def _expected(self, at: float) -> float:
-        return self._shape[min(len(self._shape) - 1, round(at))]
+        return float(self._shape[min(len(self._shape) - 1, round(at))])
 
 
 @dataclass(slots=True)
