@@ -14,6 +14,7 @@ from draftproof.core.version import __version__
 if TYPE_CHECKING:
     from draftproof.core.intent import parse_intent
     from draftproof.core.params import SamplingParams
+    from draftproof.engine.config import EngineConfig
     from draftproof.engine.engine import Engine
     from draftproof.engine.request import Request, RequestOutput
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DraftproofError",
     "Engine",
+    "EngineConfig",
     "Request",
     "RequestOutput",
     "SamplingParams",
@@ -30,6 +32,7 @@ __all__ = [
 
 _LAZY = {
     "Engine": "draftproof.engine.engine",
+    "EngineConfig": "draftproof.engine.config",
     "Request": "draftproof.engine.request",
     "RequestOutput": "draftproof.engine.request",
     "SamplingParams": "draftproof.core.params",

@@ -12,9 +12,12 @@ from itertools import count
 from typing import Any
 
 from draftproof.core.cost import RoundCost, SpeculationStats
-from draftproof.core.intent import NoSpeculation, SpeculationIntent
+from draftproof.core.intent import NoSpeculation, SelfDraft, SpeculationIntent
 from draftproof.core.params import SamplingParams
 from draftproof.engine.request import Request, RequestOutput, RoundDraft, StreamEvent
+
+DRAFTER = {"model": "fake", "weights": "int4", "weights_bytes": 3 << 20, "cache_bytes": 0}
+"""What the engine has once a request has asked for it, as a real one."""
 
 
 class CharacterTokenizer:
@@ -67,7 +70,7 @@ class FakeEngine:
             "kernels": "python",
             "kernels_reason": "there is no model",
             "context_length": 4096,
-            "drafters": [],
+            "drafters": [DRAFTER for request in self.requests[:1] if isinstance(request.intent, SelfDraft)],
             "exactness": {"promise": self.promise, "reason": "as the test says"},
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ from draftproof.cli.options import (
     ModelOptions,
     announce_engine,
     decode,
+    find_model,
     json_option,
     load_engine,
     model_options,
     read_text,
 )
-from draftproof.core.errors import DraftproofError
+from draftproof.core.errors import DraftproofError, named_by
+from draftproof.core.footprint import mib
 
 if TYPE_CHECKING:
     from draftproof.core.intent import SpeculationIntent
@@ -114,17 +117,20 @@ def command(
         params=_params(given),
         show_drafts=show_drafts,
     )
+    if on_unfit == "refuse":
+        _check_drafter(asked.intent)
     engine = load_engine(model, flags, on_unfit=on_unfit, max_num_seqs=1)
-    description = engine.describe()
     if not as_json:
-        announce_engine(description)
+        announce_engine(engine.describe())
     result = _run(engine, _request(engine, asked), asked.show_drafts, as_json)
+    description = engine.describe()  # now with the drafter, which is loaded when a request asks for it
     if as_json:
         output.print_json(result_document(result, asked.intent.method, description))
     else:
-        output.note(summary(result, asked.intent.method))
+        output.note(summary(result, asked.intent.method, description["drafters"]))
     if result.error is not None:
-        return output.report_mistake(DraftproofError(**result.error), as_json=False)
+        status = output.report_mistake(DraftproofError(**result.error), as_json=False)
+        return output.FAULT if result.error["code"] == "DP901" else status
     return output.DONE
 
 
@@ -171,15 +177,22 @@ def _intent(config: str | None, prediction_file: Path | None) -> SpeculationInte
     if config.lstrip().startswith("{"):
         return parse_intent(config)
     path = Path(config)
-    if not os.path.exists(path):  # unlike Path.exists, also for names too long to exist
+    if not config or not os.path.exists(path):  # unlike Path.exists, also for names too long to exist
         raise DraftproofError(
             "DP002",
             "--speculative-config",
-            config,
+            config or "an empty text",
             "a JSON object or a file that holds one",
             'Write it as \'{"method": "auto"}\', in quotes, or name a file that exists.',
         )
     return parse_intent(read_text(path, "--speculative-config"))
+
+
+def _check_drafter(intent: SpeculationIntent) -> None:
+    """Before a large target is loaded: DP401 for a draft model that is not there."""
+    if intent.method == "draft_model":
+        with named_by("speculation.model"):
+            find_model(intent.model)
 
 
 def _params(given: dict[str, Any]) -> SamplingParams:
@@ -261,8 +274,8 @@ def result_document(result: RequestOutput, method: str, description: dict[str, A
     return document | ({"error": result.error} if result.error is not None else {})
 
 
-def summary(result: RequestOutput, method: str) -> str:
-    """One line for people: how much, how fast, and what the drafts were good for."""
+def summary(result: RequestOutput, method: str, drafters: Sequence[Mapping[str, Any]] = ()) -> str:
+    """One line for people: how much, how fast, what the drafts were good for, and what drafters hold."""
     parts = [f"{result.prompt_tokens} + {result.completion_tokens} tokens ({result.finish_reason})"]
     rate = tokens_per_s(result)
     if rate is not None:
@@ -273,6 +286,7 @@ def summary(result: RequestOutput, method: str) -> str:
         parts.append(f"{method}: {stats.accepted} of {stats.proposed} drafted accepted, {length}")
     elif method != "none":
         parts.append(f"{method}: nothing was drafted")
+    parts += [f"drafter: {mib(each['weights_bytes'])} of weights, {each['weights']}" for each in drafters]
     if result.decision_reason:
         parts.append(result.decision_reason)
     return " · ".join(parts)

@@ -68,7 +68,8 @@ def cli() -> None:
     """Run speculative decoding, prove that it changed nothing, and measure whether it pays.
 
     Every command takes --json: one JSON document on standard output, everything else on standard error.
-    Exit status: 0 done, 1 a fault of ours, 2 bad input (one DP code, see docs/errors.md), 130 interrupted.
+    Exit status: 0 done, 1 a fault of ours, 2 bad input (one DP code, see docs/errors.md), 5 check found an
+    error, 130 interrupted.
     """
 
 

@@ -94,7 +94,8 @@ def show(path: str, as_json: bool) -> int:
         "format": f"{document['format']}, {document['architecture']}",
         "parameters": config["num_parameters"],
         "tensors": ", ".join(f"{count} × {name}" for name, count in document["tensor_types"].items()),
-        "layers": f"{config['num_layers']} of {config['hidden_size']}, feed-forward {config['intermediate_size']}",
+        "layers": f"{config['num_layers']}, hidden size {config['hidden_size']}, "
+        f"feed-forward {config['intermediate_size']}",
         "attention": f"{config['num_heads']} heads of {config['head_dim']}, {config['num_kv_heads']} for the cache",
         **_special_layers(document),
         "vocabulary": config["vocab_size"],

@@ -72,10 +72,17 @@ if TYPE_CHECKING:
 @click.option("--page-size", type=click.IntRange(1, 65536), help="Tokens per page of the cache.")
 @click.option("--max-batched-tokens", type=click.IntRange(1, 1 << 24), help="Rows of the largest pass.")
 @click.option(
-    "--runtime-bytes", type=parse_bytes, help="Of context and libraries, in place of our assumption."
+    "--runtime-bytes",
+    type=parse_bytes,
+    metavar="BYTES",
+    help="Of context and libraries, in place of our assumption.",
 )
-@click.option("--graph-bytes", type=parse_bytes, help="Of captured graphs, in place of our assumption.")
-@click.option("--activation-bytes", type=parse_bytes, help="Of activations, in place of our estimate.")
+@click.option(
+    "--graph-bytes", type=parse_bytes, metavar="BYTES", help="Of captured graphs, in place of our assumption."
+)
+@click.option(
+    "--activation-bytes", type=parse_bytes, metavar="BYTES", help="Of activations, in place of our estimate."
+)
 @click.option(
     "--chart", metavar="FILE.svg|-", help="Requests over context: to a file, or - for the terminal."
 )

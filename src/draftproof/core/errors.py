@@ -87,7 +87,8 @@ class DraftproofError(Exception):
         self.found = _shown(str(found))
         self.expected = expected
         self.remedy = remedy
-        super().__init__(f"{code} {self.field}: found {self.found}; expected {expected}. {remedy}")
+        found_here = self.found.rstrip(".")
+        super().__init__(f"{code} {self.field}: found {found_here}; expected {expected}. {remedy}")
 
     def of(self, field: str) -> DraftproofError:
         """The same fault under another field: the option or the key that the user wrote."""

@@ -1,6 +1,7 @@
 """What our own engine takes for a page of its cache and for a pass: one formula for the engine and for the planner.
 
-Called by `kv.cache`, `engine.memory` and `planning.engines.draftproof`. Knows shapes and bytes; no tensors.
+Called by `kv.cache`, `engine.memory`, `proposers.drafter` and `planning.engines.draftproof`. Knows shapes and bytes;
+no tensors.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class PassShape:
     head_dim: int
     vocab_size: int
     experts: tuple[ExpertShape, ...] = ()
+
+
+def mib(num_bytes: int) -> str:
+    """An amount of memory for messages, in MiB, rounded up."""
+    return f"{-(-num_bytes // 2**20)} MiB"
 
 
 def block_bytes(num_layers: int, num_kv_heads: int, head_dim: int, element_bytes: int) -> int:

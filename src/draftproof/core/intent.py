@@ -194,6 +194,17 @@ class Auto(_Checked):
     verification: Verification = "auto"
     adaptive: bool = True
 
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if self.model is None and self.draft_weights != "auto":
+            raise DraftproofError(
+                "DP104",
+                "draft_weights",
+                f"{_shown(self.draft_weights)} without `model`",
+                "a drafter whose weights they are",
+                'Name one: "model": "self" or a path. Without one, leave draft_weights out: look-up has no weights.',
+            )
+
 
 SpeculationIntent = NoSpeculation | SinglePart | Cascade | Auto
 
@@ -320,7 +331,8 @@ def _method(value: object, path: str, allowed: Sequence[str]) -> str:
 
 def _wrong_key(key: str, path: str, method: str, own_keys: Iterable[str]) -> DraftproofError:
     """Why `key` cannot stand in an object of this method."""
-    expected = f"for method {method} only " + ", ".join(sorted(own_keys))
+    alias = {"rejection_sample_method"} if "verification" in own_keys else set()
+    expected = f"for method {method} only " + ", ".join(sorted(alias.union(own_keys)))
     field = path + _cut(key)
     plain = normal(key)
     if key in _ALL_KEYS:
@@ -370,9 +382,8 @@ def _copy_lone_bound(given: dict[str, object]) -> None:
 
 def _parse_parts(value: object) -> tuple[SpeculationIntent, ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_CASCADE_PARTS:
-        raise _out_of_range(
-            "proposers", _shown(value), f"a list of 1 to {MAX_CASCADE_PARTS} speculation objects"
-        )
+        found = "nothing" if value is None else _shown(value)
+        raise _out_of_range("proposers", found, f"a list of 1 to {MAX_CASCADE_PARTS} speculation objects")
     return tuple(_parse_object(part, f"proposers[{part_idx}].") for part_idx, part in enumerate(value))
 
 
@@ -413,7 +424,8 @@ def _read_json(text: str) -> object:
     except RecursionError:
         raise _out_of_range("speculation", "JSON that is nested too deep", expected) from None
     except ValueError as error:
-        raise _out_of_range("speculation", f"no JSON: {error}", expected) from None
+        remedy = """Quote keys and text with ", and in a shell the whole with ': '{"method": "auto"}'."""
+        raise DraftproofError("DP103", "speculation", f"no JSON: {error}", expected, remedy) from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -445,9 +457,9 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value for an error message: short whatever it is, and never an error of its own."""
+    """A value for an error message, as JSON writes it: short whatever it is, and never an error of its own."""
     if isinstance(value, bool | float | type(None)):
-        return repr(value)
+        return json.dumps(value)
     if isinstance(value, int):
         return str(value) if value.bit_length() <= 64 else f"a number of {value.bit_length()} bits"
     if isinstance(value, str):

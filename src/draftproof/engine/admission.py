@@ -45,7 +45,7 @@ def check_types(request: Request) -> None:
     ):
         value = getattr(request, name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            found = f"{reprlib.repr(value)}, a {type(value).__name__}"
+            found = f"{reprlib.repr(value)}, of type {type(value).__name__}"
             raise DraftproofError("DP308", name, found, expected, f"Pass {expected}, or leave it out.")
 
 

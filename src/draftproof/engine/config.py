@@ -59,7 +59,7 @@ class EngineConfig:
             self._in_range("max_model_len", self.max_model_len, 2, 2**31)
         for name in ("memory", "cache_bytes"):
             if getattr(self, name) is not None:
-                self._in_range(name, getattr(self, name), 1, 2**50)
+                self._in_range(name, getattr(self, name), 1, 2**50, "bytes; 4 GiB are 4 * 2**30")
         if self.memory is not None and self.cache_bytes is not None:
             raise DraftproofError(
                 "DP001",
@@ -69,7 +69,8 @@ class EngineConfig:
                 "Leave cache_bytes out: the cache gets what memory leaves.",
             )
         # Every running request takes a row of each pass, and a prompt must be able to get on beside them.
-        self._in_range("max_num_rows", self.max_num_rows, 2 * self.max_num_seqs, 65536)
+        why = f"two rows or more for each of the {self.max_num_seqs} requests of max_num_seqs"
+        self._in_range("max_num_rows", self.max_num_rows, 2 * self.max_num_seqs, 65536, why)
 
     def _one_of(self, name: str, choices: tuple[object, ...]) -> None:
         value = getattr(self, name)
@@ -83,12 +84,12 @@ class EngineConfig:
             raise DraftproofError("DP001", name, f"a {type(value).__name__}", expected, "Pass that instead.")
 
     @staticmethod
-    def _in_range(name: str, value: object, low: int, high: int) -> None:
+    def _in_range(name: str, value: object, low: int, high: int, more: str = "") -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise DraftproofError(
                 "DP001",
                 name,
                 repr(value),
-                f"an integer from {low} to {high}",
+                f"an integer from {low} to {high}" + (f" ({more})" if more else ""),
                 f"Set {name} within that range.",
             )

@@ -111,7 +111,15 @@ class Engine:
                     "DP001", "threads", threads, "a number from 1 to 256", "Leave it out: one per core."
                 )
             torch.set_num_threads(threads)
-        config = config or EngineConfig()
+        config = config if config is not None else EngineConfig()
+        if not isinstance(config, EngineConfig):
+            raise DraftproofError(
+                "DP001",
+                "config",
+                f"a {type(config).__name__}",
+                "an EngineConfig",
+                "Pass EngineConfig(memory=…, …), which `from draftproof import EngineConfig` gives.",
+            )
         loaded = load_model(
             model,
             dtype=dtype,
@@ -553,7 +561,7 @@ class Engine:
         self._note_failure(sequence)
         if self._drafting.failure(req_id) is None:
             told = (sequence.decision_reason, self._controller.reason(req_id))
-            sequence.decision_reason = "; ".join(filter(None, told)) or None
+            sequence.decision_reason = "; ".join(part.rstrip(".") for part in told if part) or None
         self._drafting.end(req_id)
         self._scheduler.finish(sequence)
         return StreamEvent(

@@ -84,16 +84,19 @@ def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:
         found = f"{plan.caches} bytes for the cache"
         needed = f"at least {least * plan.block} bytes, which hold {least * BLOCK_SIZE} tokens of this model"
     else:
-        found = _mib(plan.limit)
+        found = footprint.mib(plan.limit)
+        # Each part rounded up on its own, so that the sum is the sum of what is shown.
+        process, workspace, tokens = (
+            -(-part // 2**20) for part in (plan.process, plan.workspace, least * plan.block)
+        )
         needed = (
-            f"at least {_mib(plan.process + plan.workspace + least * plan.block)}: {_mib(plan.process)} that the "
-            f"process holds with the model, {_mib(plan.workspace)} to compute in, and {_mib(least * plan.block)} "
-            f"for {least * BLOCK_SIZE} tokens"
+            f"at least {process + workspace + tokens} MiB: {process} MiB that the process holds with the model, "
+            f"{workspace} MiB to compute in, and {tokens} MiB for {least * BLOCK_SIZE} tokens"
         )
     shrink = (
         f"a context of at most {fits} tokens (--max-model-len)"
         if fits
-        else "a smaller model, or --weights int4"
+        else "a smaller model, or --weights int4 where weights have more bits"
     )
     raise DraftproofError(
         "DP701",
@@ -101,12 +104,12 @@ def _check(config: EngineConfig, plan: MemoryPlan, max_len: int) -> None:
         found,
         needed,
         f"Give the engine more memory (--memory), or take {shrink}"
-        + (", or fewer rows and requests at a time (max_num_rows, max_num_seqs)." if plan.limit else "."),
+        + (
+            ", or in the library fewer rows and requests at a time (max_num_rows, max_num_seqs)."
+            if plan.limit
+            else "."
+        ),
     )
-
-
-def _mib(num_bytes: int) -> str:
-    return f"{-(-num_bytes // 2**20)} MiB"
 
 
 def resident_bytes() -> int:

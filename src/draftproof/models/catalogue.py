@@ -105,6 +105,14 @@ def resolve(model: str | Path, progress: Progress | None = None) -> Path:
     """
     if isinstance(model, str) and model in CATALOGUE:
         return pull(model, progress)
+    if not isinstance(model, str | os.PathLike):
+        raise DraftproofError(
+            "DP401",
+            "MODEL",
+            f"a {type(model).__name__}",
+            "a path or a name, as text or as a Path",
+            "Pass where the model lies.",
+        )
     path = Path(os.path.expanduser(model))  # leaves a user who does not exist in place
     if os.path.exists(path):  # unlike Path.exists, False for a name too long to exist
         return path

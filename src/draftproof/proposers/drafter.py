@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.core.errors import DraftproofError, named_by
-from draftproof.core.footprint import BYTES_PER_WEIGHT
+from draftproof.core.footprint import BYTES_PER_WEIGHT, mib
 from draftproof.core.interrupts import uninterrupted
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
@@ -130,8 +130,8 @@ def _reserve(weights_bytes: int, budget: ByteBudget) -> None:
         raise DraftproofError(
             "DP701",
             "speculation.model",
-            f"a drafter of {weights_bytes} bytes",
-            f"at most {budget.num_bytes - budget.num_reserved} bytes less what running requests hold",
+            f"a drafter of {mib(weights_bytes)}",
+            f"at most {mib(budget.num_bytes - budget.num_reserved)} less what running requests hold",
             "Load it before requests run, give the engine more memory (--memory), or go on without a drafter.",
         )
 
@@ -176,9 +176,10 @@ def _reload(weights: str, resources: Resources) -> Drafter:
             raise DraftproofError(
                 "DP701",
                 "speculation.method",
-                f"{needed} bytes for the target's weights at {weights}",
-                f"at most {max(0, available)} bytes, which are available",
-                "Draft with a smaller model (draft_model), or by look-up (auto), which needs no weights.",
+                f"{mib(needed)} for the target's weights at {weights}",
+                _left(available),
+                f"{_more_memory(needed - available, resources)}, shorten the context of {resources.max_len} tokens "
+                "(--max-model-len), or draft by look-up (auto), which needs no weights.",
             )
         _check_room(needed, resources)
         drafter = target if weights == target.weights else resources.reload(target, weights)
@@ -244,7 +245,7 @@ def _check_size(num_drafter: int, num_target: int) -> None:
             "speculation.model",
             f"{num_drafter} weights",
             f"at most {num_target}, as many as the target has",
-            "Draft with the smaller of the two models; a drafter of a tenth to a third of the target pays best.",
+            "Draft with the smaller of the two; a drafter of a tenth to a third of the target pays best.",
         )
 
 
@@ -264,12 +265,22 @@ def _num_blocks(config: ModelConfig, target: Model, weights_bytes: int, resource
         raise DraftproofError(
             "DP701",
             "speculation.model",
-            f"a drafter of {weights_bytes} bytes, and {least * block_bytes} bytes of cache for one request",
-            f"at most {max(0, available)} bytes together, which are left beside one full request of the target",
-            f"Give the engine {missing} bytes more memory (--memory), {smaller}"
+            f"a drafter of {mib(weights_bytes)}, and {mib(least * block_bytes)} of cache for one request",
+            _left(available),
+            f"{_more_memory(missing, resources)}, {smaller}"
             f"{'' if smaller else 'or '}shorten the context of {resources.max_len} tokens (--max-model-len).",
         )
     return num_blocks
+
+
+def _left(available: int) -> str:
+    return f"at most {max(0, available) // 2**20} MiB, which are left beside one full request of the target"
+
+
+def _more_memory(missing: int, resources: Resources) -> str:
+    if resources.reserves_weights:
+        return f"Give the engine {mib(missing)} more memory (--memory)"
+    return f"Make {mib(missing)} more of the machine's memory free"
 
 
 def _block_bytes(model: Model) -> int:

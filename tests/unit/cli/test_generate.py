@@ -56,6 +56,14 @@ def test_the_document_has_the_agreed_keys_and_nothing_else(invoke, engine: FakeE
     assert speculation["depth_histogram"] == {"4": 10}
 
 
+def test_drafters_that_a_request_made_the_engine_load_are_told(invoke, engine: FakeEngine) -> None:
+    arguments = ("generate", "m", "--prompt", "x", "--speculative-config", '{"method": "self"}')
+    assert "drafter: 3 MiB of weights, int4" in invoke(*arguments).stderr
+    engine.requests.clear()
+    [drafter] = invoke(*arguments, "--json").document["speculation"]["drafters"]
+    assert drafter["weights_bytes"] == 3 << 20
+
+
 def test_plain_decoding_has_no_acceptance_rate(invoke, engine: FakeEngine) -> None:
     speculation = invoke("generate", "m", "--prompt", "Hello", "--json").document["speculation"]
     assert speculation["method"] == "none"
@@ -136,7 +144,13 @@ def test_drafts_beside_a_document_go_to_standard_error(invoke, engine: FakeEngin
         (["--prompt-file", "missing.txt"], "DP002", "missing.txt: No such file"),
         (["--prompt-file", "."], "DP002", "Is a directory"),
         (["--prompt", "x", "--speculative-config", "ngram"], "DP002", "a JSON object or a file"),
+        (["--prompt", "x", "--speculative-config", ""], "DP002", "an empty text"),
         (["--prompt", "x", "--speculative-config", "{"], "DP103", "no JSON"),
+        (
+            ["--prompt", "x", "--speculative-config", '{"method": "draft_model", "model": "missing"}'],
+            "DP401",
+            "speculation.model",
+        ),
         (["--prompt", "x", "--speculative-config", '{"method": "telepathy"}'], "DP101", "telepathy"),
         (["--prompt", "x", "--speculative-config", '{"method": "eagle3"}'], "DP106", "EAGLE-3"),
         (["--prompt", "x", "--speculative-config", '{"method": "ngram", "depth": 3}'], "DP102", "depth"),
@@ -238,3 +252,11 @@ def test_a_request_that_ends_with_an_error_keeps_its_text_and_has_status_2(
     document = invoke("generate", "m", "--prompt", "x", "--json").document
     assert document["finish_reason"] == "error"
     assert document["error"]["code"] == "DP501"
+
+
+def test_a_fault_of_ours_that_ended_the_request_has_status_1(invoke, engine: FakeEngine) -> None:
+    engine.error = {
+        "code": "DP901", "field": "request", "found": "KeyError", "expected": "tokens", "remedy": "Report it."
+    }  # fmt: skip
+    for arguments in (["generate", "m", "--prompt", "x"], ["generate", "m", "--prompt", "x", "--json"]):
+        assert invoke(*arguments).status == 1

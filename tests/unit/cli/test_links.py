@@ -15,6 +15,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_a_heading_find_it(page: Path) -> None:
+    for path, heading in re.findall(r"\]\(([^)#\s:]*)#([^)]*)\)", page.read_text(encoding="utf-8")):
+        assert heading in headings_of(page.parent / path if path else page), f"{path}#{heading}"
+
+
+def headings_of(page: Path) -> set[str]:
+    """As GitHub names them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def links_of(page: Path) -> list[str]:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     return [link for link in links if "://" not in link]

@@ -61,7 +61,7 @@ def test_show_reads_both_formats_alike(invoke, tmp_path: Path) -> None:
         key: value for key, value in b.items() if key not in differing
     }
     text = invoke("models", "show", str(directory)).stdout
-    assert "2 of 64, feed-forward 128" in text
+    assert "2, hidden size 64, feed-forward 128" in text
 
 
 def test_show_tells_windows_and_experts(invoke, tmp_path: Path) -> None:

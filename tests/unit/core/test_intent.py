@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 from hypothesis import given, settings
@@ -168,6 +168,34 @@ def test_contradictions() -> None:
     assert refused(both).code == "DP104"
     assert refused({"method": "ngram", "prompt_lookup_max": 3, "prompt-lookup-max": 3}).code == "DP104"
     assert refused('{"method": "ngram", "method": "suffix"}').code == "DP104"
+    error = refused({"method": "auto", "draft_weights": "int4"})
+    assert (error.code, error.field) == ("DP104", "draft_weights")
+    assert parse_intent({"method": "auto", "draft_weights": "auto"}) == Auto()
+
+
+@pytest.mark.parametrize("text", ["{", "{method: ngram}", "{'method': 'ngram'}", '{"method": "ngram",}', ""])
+def test_text_that_is_no_json_is_told_how_to_write_it(text: str) -> None:
+    error = refused(text)
+    assert (error.code, error.field) == ("DP103", "speculation")
+    assert "no JSON" in error.found
+    assert """'{"method": "auto"}'""" in error.remedy
+
+
+@pytest.mark.parametrize("value", [True, False, float("nan"), 0.5])
+def test_values_are_shown_as_json_writes_them(value: object) -> None:
+    assert refused({"method": "ngram", "num_speculative_tokens": value}).found == json.dumps(value)
+
+
+def test_what_is_missing_is_called_nothing() -> None:
+    assert refused({"method": "draft_model"}).found == "nothing"
+    assert refused({"method": "cascade"}).found == "nothing"
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "none"])
+def test_a_wrong_key_is_answered_with_every_key_that_is_right(method: str) -> None:
+    listed = refused({"method": method, "nonsense": 1}).expected.partition(" only ")[2].split(", ")
+    keys = {item.name for item in fields(METHODS[method])}
+    assert set(listed) == keys | {"rejection_sample_method"}
 
 
 @pytest.mark.parametrize("rule", ["Auto", "standard", 1, None, ["auto"]])
@@ -413,12 +441,9 @@ intents: st.SearchStrategy[SpeculationIntent] = st.one_of(
     _suffixes(_rules),
     st.builds(Predicted, num_speculative_tokens=_depth, verification=_rules),
     _drafters(_rules),
+    st.builds(Auto, num_speculative_tokens=_depth, verification=_rules),
     st.builds(
-        Auto,
-        num_speculative_tokens=_depth,
-        model=st.none() | _models,
-        draft_weights=_weights,
-        verification=_rules,
+        Auto, num_speculative_tokens=_depth, model=_models, draft_weights=_weights, verification=_rules
     ),
     st.builds(Cascade, proposers=st.lists(_parts, min_size=1, max_size=8).map(tuple), verification=_rules),
 )

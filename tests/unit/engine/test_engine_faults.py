@@ -383,6 +383,10 @@ def test_limits_that_cannot_be_met_are_said() -> None:
         make_engine(config=EngineConfig(max_model_len=100_000))
     with pytest.raises(DraftproofError, match="min_tokens"):
         make_engine().generate([[5] * 250], SamplingParams(min_tokens=20, max_tokens=30))
+    with pytest.raises(DraftproofError, match=r"max_num_rows.*400 requests of max_num_seqs"):
+        EngineConfig(max_num_seqs=400)
+    with pytest.raises(DraftproofError, match=r"memory: found '4GiB'.*4 GiB are 4 \* 2\*\*30"):
+        EngineConfig(memory="4GiB")  # type: ignore[arg-type]
     block_bytes = 1 * 2 * 1 * 32 * 8 * 4
     small = make_engine(config=EngineConfig(cache_bytes=2 * block_bytes))
     [output] = small.generate(

@@ -53,8 +53,11 @@ def test_too_little_memory_says_what_takes_it_and_what_would_do() -> None:
         plan_memory(EngineConfig(memory=MIB), FakeModel(), max_len=256)
     assert error.value.code == "DP701"
     assert error.value.found == "1 MiB"
-    needed = re.match(r"at least (\d+) MiB: (\d+) MiB that the process", error.value.expected)
+    needed = re.match(
+        r"at least (\d+) MiB: (\d+) MiB that .*?(\d+) MiB to .*?(\d+) MiB for", error.value.expected
+    )
     assert needed is not None
+    assert int(needed[1]) == sum(int(part) for part in needed.groups()[1:])
     enough = EngineConfig(memory=int(needed[1]) * MIB + 8 * MIB)  # the process may have grown meanwhile
     assert plan_memory(enough, FakeModel(), max_len=256).num_blocks > 0
 

@@ -381,8 +381,8 @@ def test_memory_that_does_not_suffice(
     remedy = caught.value.remedy
     assert ("weights with draft_weights int4" in remedy) == smaller_helps
     assert "--max-model-len" in remedy
-    missing = int(re.search(r"(\d+) bytes more memory", remedy)[1])  # type: ignore[index]
-    engine.resources.available_bytes = lambda: available + missing
+    missing = int(re.search(r"Make (\d+) MiB more of the machine's memory free", remedy)[1])  # type: ignore[index]
+    engine.resources.available_bytes = lambda: available + missing * 2**20
     create_proposer(DraftModel(adaptive=False, model=str(folder / "bad")), engine.resources)
 
 
@@ -457,8 +457,12 @@ def test_self_refuses_weights_that_rounding_leaves_as_they_are(folder: Path) -> 
         quantised.generate([PROMPT], params, intent=SelfDraft(adaptive=False))
     unable = Engine(load_model(folder / "target", dtype="float32"), EngineConfig())
     unable.resources.available_bytes = lambda: 1000
-    with pytest.raises(DraftproofError, match="DP701"):
+    with pytest.raises(DraftproofError, match="DP701") as caught:
         unable.generate([PROMPT], params, intent=SelfDraft(adaptive=False))
+    assert "--max-model-len" in caught.value.remedy
+    missing = int(re.search(r"(\d+) MiB more", caught.value.remedy)[1])  # type: ignore[index]
+    unable.resources.available_bytes = lambda: 1000 + missing * 2**20
+    assert unable.generate([PROMPT], params, intent=SelfDraft(adaptive=False))[0].stats.accepted > 0
 
 
 def test_reading_a_prompt_does_not_count_as_drafting(engine: Engine, folder: Path) -> None:

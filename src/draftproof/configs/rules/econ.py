@@ -30,7 +30,7 @@ def _larger(case: Case) -> Iterator[Hit]:
                     where=case.drafter.reference,
                     key="parameters",
                     found=str(theirs),
-                    expected=f"at most {ours}, as many as the target has",
+                    expected=f"at most {_billions(ours)}, as many as the target has",
                 ),
             ),
         )
@@ -113,7 +113,7 @@ RULES = (
         title="The drafter is larger than the target",
         severity=Severity.ERROR,
         about="A drafter that reads more weights than the target cannot be faster than it.",
-        remedy="Draft with the smaller of the two; a tenth of the target or less pays best.",
+        remedy="Draft with the smaller of the two; a drafter of a tenth to a third of the target pays best.",
         source=_SOURCE,
         judge=_larger,
         methods=MODELS | {"auto"},
