@@ -34,3 +34,15 @@ class CtrlC:
                 self.was_sent = True
                 signal.raise_signal(signal.SIGINT)
         return self._trace
+
+
+class CtrlCAtCall(CtrlC):
+    """Sends SIGINT as the `at`-th function begins or goes on, of whatever package: where Python looks for signals."""
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "call" and frame.f_code is not CtrlC.__exit__.__code__:
+            self.left -= 1
+            if self.left == 0:
+                self.was_sent = True
+                signal.raise_signal(signal.SIGINT)
+        return None

@@ -40,7 +40,7 @@ CODES: dict[str, str] = {
     "DP306": "request: its id is already in use",
     "DP307": "request: text that is not Unicode",
     "DP308": "request: a field of the wrong type",
-    "DP309": "engine: two threads in one engine at once",
+    "DP309": "engine: a call within another, from a second thread or from within a round",
     "DP401": "checkpoint: not found",
     "DP402": "checkpoint: a file is broken or truncated",
     "DP403": "checkpoint: architecture not supported",

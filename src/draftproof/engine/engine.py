@@ -55,7 +55,7 @@ CreateProposer = Callable[[SpeculationIntent], Proposer]
 
 
 class Engine:
-    """Runs requests on one model. One thread at a time calls `add_request`, `step` and `abort` (else DP309).
+    """Runs requests on one model. One call at a time of `add_request`, `step` and `abort` (else DP309).
 
     Ctrl-C in one of these is raised when it is done: the engine serves on, and no token is lost.
     """
@@ -80,6 +80,8 @@ class Engine:
         self._scheduler = Scheduler(config, self._pool, self.max_len, self._drafting)
         self._ids = count()
         self._turn = threading.RLock()
+        self._in_round = False
+        self._abandoned: list[str] = []  # requests whose stream ended within a call
         self._listeners: dict[str, deque[StreamEvent]] = {}
         self._unread: list[StreamEvent] = []  # of steps that raised an interruption instead of returning them
         self._round_costs: deque[RoundCost] = deque(maxlen=MAX_ROUND_COSTS)
@@ -236,23 +238,33 @@ class Engine:
         Where an interruption (Ctrl-C) is raised instead, the round is done whole, and the next call returns what
         this one would have, with its own.
         """
-        with self._alone():
-            earlier = list(self._unread)
-            with uninterrupted(), one_pool_of_threads(self.loaded.model):
-                events = self._round()
-                self._unread += self._tell(events)
-            told, self._unread = earlier + events, []
-            return told
+        told: list[StreamEvent] = []
+        unheard: list[StreamEvent] = []
+        try:
+            with uninterrupted(), self._alone(), one_pool_of_threads(self.loaded.model):
+                self._in_round = True
+                try:
+                    events = self._round()
+                finally:
+                    self._in_round = False
+                while self._abandoned:
+                    self._abort(self._abandoned.pop())
+                told, unheard, self._unread = self._unread + events, self._unread + self._tell(events), []
+        except BaseException:  # whatever comes on the way out: nobody has heard of this round
+            self._unread[:0] = unheard
+            raise
+        return told
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Raises DP309 where another thread is in a call that changes the engine: both would go wrong."""
-        if not self._turn.acquire(blocking=False):
+        """Raises DP309 where another thread is in a call that changes the engine, or this one in a round, as what runs
+        by itself may be (a signal's handler, the end of a stream that is collected): both would go wrong."""
+        if self._in_round or not self._turn.acquire(blocking=False):
             raise DraftproofError(
                 "DP309",
                 "engine",
-                "a call while another thread is in one",
-                "one thread at a time",
+                "a call while another is in progress",
+                "one call at a time",
                 "Let one thread drive the engine and hand requests over to it, or hold a lock around each call.",
             )
         try:
@@ -333,9 +345,12 @@ class Engine:
                     yield event
         finally:
             with uninterrupted():
-                for req_id in [known for known, queue in self._listeners.items() if queue is events]:
-                    self.abort(req_id)
+                for req_id in [known for known, queue in list(self._listeners.items()) if queue is events]:
                     self._listeners.pop(req_id, None)
+                    try:
+                        self.abort(req_id)
+                    except DraftproofError:  # a call is in progress: at the end of a round
+                        self._abandoned.append(req_id)
 
     def _tell(self, events: Sequence[StreamEvent]) -> list[StreamEvent]:
         """Hands events to the streams of their requests; returns those of requests that have none."""

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -26,7 +27,7 @@ from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.guard import check_drafts
 from draftproof.proposers.registry import create_proposer
-from support.ctrl_c import CtrlC
+from support.ctrl_c import CtrlC, CtrlCAtCall
 from support.fake_model import VOCAB_SIZE, FakeLoaded, FakeModel
 from support.proposers import RandomDrafts
 
@@ -345,6 +346,61 @@ def test_a_caller_who_steps_on_after_ctrl_c_loses_nothing() -> None:
             outputs_of(engine, requests())
         engine.check_idle()
         at, sent = at + 149, ctrl_c.was_sent
+
+
+def test_ctrl_c_in_any_call_of_a_step_loses_no_event() -> None:
+    """Also on the way out, where the round is done and the interruption may be raised."""
+    params = replace(GREEDY, max_tokens=2)
+    engine = make_engine()
+    expected = engine.generate([PROMPT], params)[0].token_ids
+    at, sent = 1, True
+    while sent:
+        engine.add_request(engine.make_request(PROMPT, params, intent=NoSpeculation()))
+        seen: tuple[int, ...] = ()
+        ctrl_c = CtrlCAtCall(at)
+        while engine.has_work:
+            with contextlib.suppress(KeyboardInterrupt):
+                with ctrl_c:
+                    events = engine.step()
+                seen += tuple(token for event in events for token in event.token_ids)
+        assert seen == expected, at
+        engine.check_idle()
+        at, sent = at + 1, ctrl_c.was_sent
+
+
+@pytest.mark.parametrize("call", ["add_request", "abort", "step", "generate", "a stream ends"])
+def test_a_call_from_within_a_round_is_refused(call: str) -> None:
+    """As a signal's handler makes it, or a generator that is collected, whose request is aborted after the round."""
+    refused: list[str] = []
+    calls: list[Callable[[], object]] = []
+
+    class CallsBack(FakeModel):
+        def forward(self, batch: Any, cache: Any) -> torch.Tensor:
+            if calls:
+                try:
+                    calls.pop()()
+                except DraftproofError as error:
+                    refused.append(error.code)
+            return super().forward(batch, cache)
+
+    engine = Engine(FakeLoaded(CallsBack()), EngineConfig(), create_proposer)  # type: ignore[arg-type]
+    request = engine.make_request(PROMPT, GREEDY)
+    stream = engine.stream([engine.make_request([20, 21], GREEDY, req_id="streamed")])
+    next(stream)
+    calls.append(
+        {
+            "add_request": lambda: engine.add_request(request),
+            "abort": lambda: engine.abort("streamed"),
+            "step": engine.step,
+            "generate": lambda: engine.generate([PROMPT], GREEDY),
+            "a stream ends": stream.close,
+        }[call]
+    )
+    engine.step()
+    assert refused == ([] if call == "a stream ends" else ["DP309"])
+    assert (engine._scheduler.get("streamed") is None) == (call == "a stream ends")
+    stream.close()
+    engine.check_idle()
 
 
 def test_plain_requests_pay_for_no_drafts() -> None:
