@@ -129,6 +129,7 @@ class Engine:
             kernels=kernels,
             device=device,
             max_model_len=config.max_model_len,
+            memory=config.memory,
         )
         return cls(loaded, config)
 

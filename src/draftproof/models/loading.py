@@ -5,6 +5,7 @@ Called by the engine and the commands. Ties the readers, the tokenizer and the d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from draftproof.checkpoints.files import CONFIG_MAX_BYTES, member, read_json
 from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
 from draftproof.checkpoints.safetensors import read_directory
 from draftproof.core.errors import DraftproofError
+from draftproof.core.footprint import BYTES_PER_WEIGHT, mib
 from draftproof.models.base import Model, ModelConfig
 from draftproof.models.blocks import quantize
 from draftproof.models.catalogue import resolve
@@ -63,6 +65,7 @@ def load_model(
     device: str = "cpu",
     max_model_len: int | None = None,
     rounds_lookups: bool = False,
+    memory: int | None = None,
 ) -> LoadedModel:
     """Loads a directory, a GGUF file or a name of the catalogue.
 
@@ -74,15 +77,17 @@ def load_model(
     max_model_len  the longest text that shall be served, in tokens, if that is known: LongRoPE chooses by it between
              a short context and a long one
     rounds_lookups  int4 rounds embedding and head to four bits as well, for a drafter
+    memory   bytes that the process may hold, if that is limited: weights that alone are more are not begun with
 
     Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
-    DP702 if native kernels were asked for and cannot be had, DP703 for another device than the CPU.
+    DP701 for weights beyond `memory`, DP702 if native kernels were asked for and cannot be had, DP703 for another
+    device than the CPU.
     """
     if device != "cpu":
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype, form = _choose_dtype(dtype), check_form(weights)
     try:
-        return _load(model, torch_dtype, form, kernels, max_model_len, rounds_lookups)
+        return _load(model, torch_dtype, form, kernels, max_model_len, rounds_lookups, memory)
     except OSError as error:
         raise DraftproofError(
             "DP401",
@@ -100,10 +105,13 @@ def _load(
     kernels: str,
     wanted_len: int | None,
     rounds_lookups: bool,
+    memory: int | None,
 ) -> LoadedModel:
     path = resolve(model)
     checkpoint = open_checkpoint(path)
     config, weights = load_weights(checkpoint, wanted_len)
+    if memory is not None:
+        _check_room(memory, config, weights, form, torch_dtype)
     tokenizer = load_tokenizer(checkpoint)
     if tokenizer.vocab_size > config.vocab_size:
         raise DraftproofError(
@@ -171,6 +179,35 @@ def load_weights(checkpoint: Checkpoint, wanted_len: int | None = None) -> tuple
         weights = SafetensorsWeights(read_directory(checkpoint), config)
     _check_tensors(config, weights)
     return config, weights
+
+
+def _check_room(memory: int, config: ModelConfig, weights: Weights, form: Form, dtype: torch.dtype) -> None:
+    """Where the limit is that of a container, loading too much would end the process without a word."""
+    needed = _least_bytes(config, weights, form, dtype)
+    if needed <= memory:
+        return
+    rounded = _least_bytes(config, weights, "int4", dtype)
+    smaller = f", --weights int4 (at least {mib(rounded)})" if rounded < needed else ""
+    raise DraftproofError(
+        "DP701",
+        "memory",
+        mib(memory),
+        f"at least {mib(needed)} for the weights alone",
+        f"Give the engine more memory (--memory), or take a smaller model{smaller}.",
+    )
+
+
+def _least_bytes(config: ModelConfig, weights: Weights, form: Form, dtype: torch.dtype) -> int:
+    """What the weights take at least in that form, without reading them."""
+    total = 0.0
+    for spec in tensor_specs(config):
+        num_elements = math.prod(spec.shape)
+        in_floats = num_elements * dtype.itemsize
+        least: float = in_floats if form == "float" else min(in_floats, weights.stored_bytes(spec.name))
+        if form in BYTES_PER_WEIGHT and len(spec.shape) == 2:
+            least = min(least, num_elements * BYTES_PER_WEIGHT[form])
+        total += least
+    return int(total)
 
 
 def _check_tensors(config: ModelConfig, weights: Weights) -> None:

@@ -54,6 +54,10 @@ class Weights(Mapping[str, Tensor]):
     def stored(self, name: str) -> Tensor | BlockTensor:
         """The tensor as the file holds it: blocks where it is quantised. Their scales are checked by no one yet."""
 
+    @abstractmethod
+    def stored_bytes(self, name: str) -> int:
+        """What the tensor takes in its file, without reading it."""
+
     def __contains__(self, name: object) -> bool:
         return name in self._sources
 
@@ -95,6 +99,11 @@ class SafetensorsWeights(Weights):
         super().__init__(sources_of_hf(shapes, config))
         self._norm_offset = norm_offset_of(config)
 
+    def stored_bytes(self, name: str) -> int:
+        source = self._sources[name]
+        entry = self._entries[source.stored]
+        return source.byte_range(entry.offset, entry.num_bytes)[1]
+
     def stored(self, name: str) -> Tensor:
         source = self._sources[name]
         entry = self._entries[source.stored]
@@ -115,6 +124,11 @@ class GgufWeights(Weights):
         self._tensors = file.tensors
         shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
         super().__init__(sources_of_gguf(shapes, config))
+
+    def stored_bytes(self, name: str) -> int:
+        source = self._sources[name]
+        whole = self._tensors[source.stored]
+        return source.byte_range(whole.offset, whole.num_bytes)[1]
 
     def stored(self, name: str) -> Tensor | BlockTensor:
         source = self._sources[name]

@@ -83,7 +83,7 @@ def assemble(target: CheckpointView, deployment: Deployment, wish: Wish, open_vi
         activation_bytes=activation,
         kv_bytes=kv_bytes,
         draft_kv_bytes=_cache_type("draft_kv_dtype", draft_kv, kv_bytes),
-        draft_weight_bits=_weight_bits(speculation),
+        draft_weight_bits=_weight_bits(speculation, deployment.engine),
         draft_window=wish.draft_window,
         is_probabilistic=speculation.draft_sampling == "probabilistic",
         tensor_parallel=parallel,
@@ -236,9 +236,10 @@ def _cache_type(field: str, name: str | None, default: float) -> float:
     return found
 
 
-def _weight_bits(speculation: Speculation) -> float | None:
-    name = speculation.draft_weights
-    if name is None and speculation.method == "self":
+def _weight_bits(speculation: Speculation, engine: str) -> float | None:
+    """Our own engine rounds a drafter to four bits where nobody says otherwise and its kernels run."""
+    name = speculation.draft_weights or "auto"
+    if name == "auto" and (speculation.method == "self" or engine == "draftproof"):
         name = "int4"
     return 8 * BYTES_PER_WEIGHT[name] if name in BYTES_PER_WEIGHT else None
 

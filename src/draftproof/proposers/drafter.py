@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("draftproof.proposers")
 
+_KEPT_BYTES_PER_WEIGHT = 5 / 8
+"""Of matrices of about four bits, which `int4` leaves as they are (`models.precision`): Q4_1 has the most."""
+
 
 @dataclass(slots=True, weakref_slot=True)
 class Drafter:
@@ -142,7 +145,7 @@ def _load(path: Path, weights: str, resources: Resources) -> Drafter:
     checkpoint = open_checkpoint(path)
     config, _ = load_weights(checkpoint)
     _check_size(count_weights(config), count_weights(target.config))
-    needed = estimate_bytes(config, weights, target.model, checkpoint)
+    needed = estimate_bytes(config, weights, target.model, checkpoint, rounds_lookups=True)
     num_blocks = _num_blocks(config, target.model, needed, resources)
     _check_room(needed, resources)
     loaded = resources.load(
@@ -170,7 +173,8 @@ def _reload(weights: str, resources: Resources) -> Drafter:
     target = resources.target
     drafter, weights_bytes = target, 0
     if weights != "native" or target.weights != "native":
-        needed = estimate_bytes(target.config, weights, target.model, None)
+        stored = open_checkpoint(target.source)
+        needed = estimate_bytes(target.config, weights, target.model, stored, rounds_lookups=False)
         available = resources.available_bytes()
         if needed > available:
             raise DraftproofError(
@@ -222,19 +226,26 @@ def dtype_name(model: Model) -> str:
     return str(model.dtype).removeprefix("torch.")
 
 
-def estimate_bytes(config: ModelConfig, weights: str, target: Model, checkpoint: Checkpoint | None) -> int:
+def estimate_bytes(
+    config: ModelConfig, weights: str, target: Model, checkpoint: Checkpoint | None, rounds_lookups: bool
+) -> int:
     """About what the weights will take, before they are loaded; from above."""
-    if isinstance(checkpoint, GgufFile):
-        stored = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
-        return min(stored, _rounded_bytes(config, weights, target)) if weights != "native" else stored
-    return _rounded_bytes(config, weights, target)
-
-
-def _rounded_bytes(config: ModelConfig, weights: str, target: Model) -> int:
+    stored = (
+        sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
+        if isinstance(checkpoint, GgufFile)
+        else None
+    )
+    num_weights = count_weights(config)
     if weights == "native":
-        return count_weights(config) * target.dtype.itemsize
-    lookups = config.vocab_size * config.hidden_size * (1 if config.tie_embeddings else 2)
-    return round(count_weights(config) * BYTES_PER_WEIGHT[weights] + lookups * BYTES_PER_WEIGHT["int8"])
+        return stored if stored is not None else num_weights * target.dtype.itemsize
+    per_weight = BYTES_PER_WEIGHT[weights]
+    if stored is not None and weights == "int4":
+        per_weight = _KEPT_BYTES_PER_WEIGHT
+    rounded = num_weights * per_weight
+    if not rounds_lookups:
+        num_lookups = config.vocab_size * config.hidden_size * (1 if config.tie_embeddings else 2)
+        rounded += num_lookups * (BYTES_PER_WEIGHT["int8"] - per_weight)
+    return round(rounded) if stored is None else min(stored, round(rounded))
 
 
 def _check_size(num_drafter: int, num_target: int) -> None:

@@ -215,3 +215,18 @@ def test_a_broken_generation_config_is_named(directory: Path) -> None:
     error = refusal(directory)
     assert error.code == "DP402"
     assert "generation_config.json" in error.field
+
+
+@pytest.mark.parametrize("form", ["native", "int8", "int4", "float"])
+@pytest.mark.parametrize("types", [None, "F32", "Q8_0", "Q4_0"])
+def test_weights_beyond_the_limit_are_not_begun_with(tmp_path: Path, form: str, types: str | None) -> None:
+    """And whatever fits is: what is counted beforehand is never more than what is loaded."""
+    model = (
+        write_checkpoint(tmp_path / "m") if types is None else write_gguf(tmp_path / "m.gguf", types=types)
+    )
+    loaded = load_model(model, dtype="float32", weights=form)
+    load_model(model, dtype="float32", weights=form, memory=loaded.weights_bytes + 4096)  # norms
+    with pytest.raises(DraftproofError, match="DP701.*at least 1 MiB for the weights alone") as caught:
+        load_model(model, dtype="float32", weights=form, memory=1000)
+    gains = form == "float" or (form != "int4" and types != "Q4_0")
+    assert ("--weights int4" in caught.value.remedy) == gains

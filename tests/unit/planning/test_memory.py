@@ -164,6 +164,26 @@ def test_heads_and_prediction_layers(tmp_path: Path) -> None:
     assert own.items[1].num_bytes == round(8_030_261_248 * 0.5625)
 
 
+@pytest.mark.parametrize("method", ["draft_model", "self"])
+@pytest.mark.parametrize(
+    ("precision", "bits"), [(None, 4.5), ("auto", 4.5), ("int4", 4.5), ("int8", 8.5), ("native", 16)]
+)
+def test_our_own_engine_rounds_a_drafter_as_it_does(
+    tmp_path: Path, method: str, precision: str | None, bits: float
+) -> None:
+    said = Speculation(method=method, depth=4, draft_weights=precision)
+    drafter = DRAFT if method == "draft_model" else None
+    setup = setup_of(tmp_path, "draftproof", speculation=said, drafter=drafter)
+    assert setup.drafter is not None
+    expected = setup.drafter.num_parameters * bits / 8
+    assert plan_memory(setup).items[1].num_bytes == pytest.approx(expected, rel=1e-6)
+    if drafter is not None:  # no other engine does
+        other = setup_of(tmp_path / "other", speculation=replace(said, draft_weights=None), drafter=drafter)
+        assert plan_memory(other).items[1].num_bytes == pytest.approx(
+            setup.drafter.num_parameters * 2, rel=1e-6
+        )
+
+
 def test_look_up_reserves_nothing(tmp_path: Path) -> None:
     plan = plan_memory(setup_of(tmp_path, speculation=Speculation(method="ngram", depth=8)))
     assert plan.lookahead == 0

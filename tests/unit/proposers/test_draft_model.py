@@ -9,11 +9,13 @@ import os
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from draftproof.checkpoints.gguf import open_checkpoint
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import Auto, Cascade, DraftModel, NGram, SelfDraft
 from draftproof.core.params import SamplingParams
@@ -26,10 +28,10 @@ from draftproof.proposers import draft_model
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.draft_context import SameTokens
 from draftproof.proposers.draft_model import DraftModelProposer
-from draftproof.proposers.drafter import count_weights, load_drafter
+from draftproof.proposers.drafter import count_weights, estimate_bytes, load_drafter
 from draftproof.proposers.registry import create_proposer
 from draftproof.verify.types import NoiseKey, Rule, Verdict
-from support.checkpoints import write_checkpoint
+from support.checkpoints import write_checkpoint, write_gguf
 from support.drafters import FaultyLoader, write_drafters
 from support.passes import logits_in_chunks
 from support.specs import Spec
@@ -370,7 +372,7 @@ def test_the_start_fails_when_the_engines_own_drafter_does_not_fit(engine: Engin
         )
 
 
-@pytest.mark.parametrize(("available", "smaller_helps"), [(150_000, True), (60_000, False), (0, False)])
+@pytest.mark.parametrize(("available", "smaller_helps"), [(100_000, True), (60_000, False), (0, False)])
 def test_memory_that_does_not_suffice(
     engine: Engine, folder: Path, available: int, smaller_helps: bool
 ) -> None:
@@ -434,6 +436,25 @@ def test_quantised_weights_draft_by_default_and_their_bytes_are_stated(engine: E
         assert set(drafter["weight_types"]) == types[form]
         assert 0.5 * num_weights < drafter["weights_bytes"] < 1.2 * num_weights
     engine.check_idle()
+
+
+@pytest.mark.parametrize("types", [None, "F32", "Q8_0", "Q6_K", "Q4_1", "Q4_0"])
+@pytest.mark.parametrize("weights", ["int4", "int8"])
+def test_what_a_drafter_will_take_is_counted_from_above_and_not_much_above(
+    tmp_path: Path, types: str | None, weights: str
+) -> None:
+    """Before it is loaded, for a second model and for the target itself: too much would refuse what fits."""
+    wide = replace(TARGET, hidden=256, intermediate=512, layers=3)
+    path = (
+        write_checkpoint(tmp_path / "m", wide)
+        if types is None
+        else write_gguf(tmp_path / "m.gguf", wide, types=types)
+    )
+    target = load_model(path, dtype="float32")
+    for rounds_lookups in (True, False):
+        counted = estimate_bytes(target.config, weights, target.model, open_checkpoint(path), rounds_lookups)
+        loaded = load_model(path, dtype="float32", weights=weights, rounds_lookups=rounds_lookups)
+        assert loaded.weights_bytes <= counted <= 1.2 * loaded.weights_bytes
 
 
 def test_self_reads_the_targets_cache_and_pays_for_no_other(engine: Engine) -> None:
