@@ -187,7 +187,7 @@ def _check_room(memory: int, config: ModelConfig, weights: Weights, form: Form, 
     if needed <= memory:
         return
     rounded = _least_bytes(config, weights, "int4", dtype)
-    smaller = f", --weights int4 (at least {mib(rounded)})" if rounded < needed else ""
+    smaller = f" or --weights int4 (at least {mib(rounded)})" if rounded < needed else ""
     raise DraftproofError(
         "DP701",
         "memory",

@@ -226,7 +226,7 @@ def test_weights_beyond_the_limit_are_not_begun_with(tmp_path: Path, form: str, 
     )
     loaded = load_model(model, dtype="float32", weights=form)
     load_model(model, dtype="float32", weights=form, memory=loaded.weights_bytes + 4096)  # norms
-    with pytest.raises(DraftproofError, match="DP701.*at least 1 MiB for the weights alone") as caught:
+    with pytest.raises(DraftproofError, match=r"DP701.*at least 1 MiB for the weights alone") as caught:
         load_model(model, dtype="float32", weights=form, memory=1000)
     gains = form == "float" or (form != "int4" and types != "Q4_0")
     assert ("--weights int4" in caught.value.remedy) == gains
