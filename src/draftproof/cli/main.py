@@ -145,8 +145,11 @@ def _usage_mistake(error: click.ClickException) -> DraftproofError:
         parameter = getattr(error, "param", None)
         name = parameter.opts[0] if parameter is not None and parameter.opts else None
         field = getattr(error, "option_name", None) or name or command
+    found = error.format_message()
+    if isinstance(error, click.BadParameter) and error.message:
+        found = error.message  # without "Invalid value for '--option'", which the field says
     remedy = f"`{command} --help` lists the arguments and shows examples."
-    return DraftproofError("DP001", field, error.format_message(), "the usage that --help shows", remedy)
+    return DraftproofError("DP001", field, found, "the usage that --help shows", remedy)
 
 
 def _usage_line(error: click.ClickException) -> str | None:

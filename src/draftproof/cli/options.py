@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_UNITS = {"": 1} | {
+    letter + end: base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for base, ends in ((1000, ("B",)), (1024, ("IB", "I")))
+    for end in ends
+}
 
 _MAX_TEXT_BYTES = 64 << 20
 _MAX_MEMORY = 1 << 50
@@ -36,8 +41,11 @@ _LEAST_BARE = 1 << 20
 
 
 def parse_bytes(text: str) -> int:
-    """An amount of memory: 4GiB, 512MiB, 2GB, or a plain number of bytes from 1 MiB on."""
-    match = re.fullmatch(r"(\d{1,24}(?:\.\d{1,24})?) ?([KMG]i?B)?", text, re.IGNORECASE)
+    """An amount of memory: 4GiB, 4Gi (as Kubernetes writes it), 2GB, or a plain number of bytes from 1 MiB on.
+
+    4G is refused: it is a power of 1000 to some, of 1024 to others.
+    """
+    match = re.fullmatch(r"(\d{1,24}(?:\.\d{1,24})?) ?([KMGT](?:i?B|i))?", text, re.IGNORECASE)
     num_bytes = round(float(match[1]) * _UNITS[(match[2] or "").upper()]) if match else 0
     if num_bytes <= 0:
         raise click.BadParameter(f"{text!r} is not an amount of memory such as 4GiB or 512MiB.")

@@ -82,7 +82,9 @@ def check_request(request: Request, config: ModelConfig, max_len: int) -> None:
             "prompt",
             f"{len(request.prompt_token_ids)} tokens",
             f"fewer than the context length of {max_len} tokens",
-            "Shorten the prompt.",
+            "Shorten the prompt, or raise --max-model-len."
+            if max_len < config.context_length
+            else "Shorten the prompt.",
         )
     for name, ids in (("prompt", request.prompt_token_ids), ("prediction", request.prediction)):
         if ids and not (min(ids) >= 0 and max(ids) < config.vocab_size):

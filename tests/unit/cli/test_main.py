@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from draftproof.cli import main
+from draftproof.cli.options import parse_bytes
 from draftproof.core.errors import DraftproofError
 
 
@@ -76,12 +78,30 @@ def test_bad_usage_is_dp001_with_status_2_in_words_and_as_json(invoke, arguments
     assert f"DP001  {field}" in plain.stderr
     assert words in plain.stderr
     assert "--help` lists the arguments" in plain.stderr
+    assert "Invalid value" not in plain.stderr, "the field says of what"
     if arguments[-1] != "--prompt":
         as_json = invoke(*arguments, "--json")
         assert as_json.status == 2
         error = as_json.document["error"]
         assert set(error) == {"code", "field", "found", "expected", "remedy"}
         assert error["code"] == "DP001"
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [
+        ("1048576", 1 << 20), ("512MiB", 512 << 20), ("512Mi", 512 << 20), ("4Gi", 4 << 30), ("4gib", 4 << 30),
+        ("1.5 GiB", 3 << 29), ("2GB", 2 * 10**9), ("1TiB", 1 << 40), ("1Ti", 1 << 40), ("2TB", 2 * 10**12),
+    ],
+)  # fmt: skip
+def test_memory_is_taken_as_operators_write_it(text: str, num_bytes: int) -> None:
+    assert parse_bytes(text) == num_bytes
+
+
+@pytest.mark.parametrize("text", ["4G", "4g", "2T", "GiB", "-1GiB", "1e9", "4 G iB", "2000TiB", "0"])
+def test_amounts_that_mean_nothing_or_two_things_are_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parse_bytes(text)
 
 
 def test_no_command_shows_the_help_and_is_bad_usage(invoke) -> None:

@@ -241,6 +241,13 @@ def test_requests_that_can_never_run_are_refused_and_leave_nothing(
     engine.check_idle()
 
 
+@pytest.mark.parametrize(("max_model_len", "told"), [(None, False), (64, True)])
+def test_a_context_that_was_shortened_is_said_to_be(max_model_len: int | None, told: bool) -> None:
+    with pytest.raises(DraftproofError, match="DP302") as error:
+        make_engine(EngineConfig(max_model_len=max_model_len)).generate([[5] * 256], GREEDY)
+    assert ("--max-model-len" in error.value.remedy) == told
+
+
 def test_predicted_without_a_prediction() -> None:
     with pytest.raises(DraftproofError) as error:
         make_engine().generate([PROMPT], GREEDY, intent=Predicted())
