@@ -48,7 +48,7 @@ from draftproof.models.loading import LoadedModel, load_model
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.ops.sampling import SamplingState
 from draftproof.proposers import registry
-from draftproof.proposers.base import DraftsChains, Proposer, SequenceView
+from draftproof.proposers.base import DraftsChains, HasSources, Offer, Proposer, ReadsText, SequenceView
 from draftproof.proposers.drafter import Drafter
 from draftproof.proposers.look_up import LookUpProposer, library
 from draftproof.proposers.registry import METHODS
@@ -134,6 +134,8 @@ class _StatePickler(pickle.Pickler):
 
 
 def dumps(proposer: Proposer, text: list[int] | None = None) -> bytes:
+    if isinstance(proposer, HasSources):
+        proposer.take_spent_s()
     buffer = io.BytesIO()
     _StatePickler(buffer, text).dump(proposer)
     return buffer.getvalue()
@@ -141,7 +143,7 @@ def dumps(proposer: Proposer, text: list[int] | None = None) -> bytes:
 
 def num_in_use(proposer: Any) -> int:
     """Cache blocks that the proposer holds for requests."""
-    parts = [guard.proposer for guard in getattr(proposer, "_parts", ())]
+    parts = [guard.proposer for guard, _ in getattr(proposer, "_parts", ())]
     pool = getattr(proposer, "_pool", None)
     return sum(map(num_in_use, parts)) + (pool.num_in_use if isinstance(pool, BlockPool) else 0)
 
@@ -413,6 +415,53 @@ def test_drafts_as_lists_are_the_drafts(name: str, look_up: str) -> None:
             proposer.begin(view)
     budgets = list(range(8))
     assert chains_of(one.propose(views, budgets)) == other.chains(views, budgets)
+
+
+@names
+def test_every_source_keeps_to_what_it_may_draft_and_is_told(name: str) -> None:
+    proposer = create_proposer(INTENTS[name])
+    sources = proposer.sources
+    assert len(sources) > 1 or not isinstance(proposer, HasSources) or name in ("cascade", "auto")
+    assert len(sources) == 1 or isinstance(proposer, HasSources)
+    rng = random.Random(5)
+    for number in range(6):
+        view = _random_view(str(number), rng)
+        proposer.begin(view)
+        for _ in range(12):
+            lags = [lag_of(proposer, view, at) for at in range(len(sources))]
+            assert all(0 <= lag <= 2 * len(view.token_ids) for lag in lags)
+            prices = [0.1 * rng.random() * at for at in range(9)]
+            if len(sources) > 1:
+                view.offers = [Offer(rng.choice([0, 1, 3, 8]), prices) for _ in sources]
+            else:
+                view.prices = prices
+            budget = rng.choice([1, 5, 8])
+            [draft] = chains_of(proposer.propose([view], [budget]))
+            may = [min(budget, offer.budget) for offer in view.offers] or [budget]
+            assert 0 <= view.source < len(sources)
+            assert len(draft) <= min(may[view.source], sources[view.source].depth)
+            asked = [at for at, limit in enumerate(may) if limit]
+            if not draft and asked:
+                assert view.source == asked[-1], "the last that was asked"
+            if draft and sources[view.source].reads:
+                assert lag_of(proposer, view, view.source) == 0, "it has read what it drafts from"
+            view.num_read, view.reading_s = 0, 0.0
+            run = (
+                *draft[: rng.randint(0, len(draft))],
+                *(rng.randrange(ALPHABET) for _ in range(rng.randint(1, 9))),
+            )
+            view.token_ids.extend(run)
+            assert view.sampling is not None
+            view.sampling.commit(run)
+            proposer.commit([view], [Verdict((), (), run[0])])
+        proposer.end(view)
+
+
+def lag_of(proposer: Proposer, view: SequenceView, source: int) -> int:
+    if not proposer.sources[source].reads:
+        return 0
+    assert isinstance(proposer, ReadsText)
+    return proposer.lag(view, source)
 
 
 @names

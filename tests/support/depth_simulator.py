@@ -14,6 +14,9 @@ from itertools import product
 
 from draftproof.core.cost import RoundCost
 from draftproof.engine.controller import Decoding, DepthController, Outcome
+from draftproof.proposers.base import Offer, Source
+
+CHAIN, PRICED = Source(follows_prices=False), Source(follows_prices=True)
 
 Acceptance = float | Callable[[int], float]
 """Of each position given the one before; a number, or a function of the context's length."""
@@ -174,7 +177,7 @@ def run(world: World, controller: DepthController, seed: int) -> list[PhaseResul
         for req_id in phase.requests:
             if req_id not in contexts:
                 contexts[req_id] = world.start_context
-                controller.add(req_id, "drafter", world.depth, follows_prices=False, is_adaptive=True)
+                controller.add(req_id, "drafter", world.depth, sources=(CHAIN,), is_adaptive=True)
         result = PhaseResult(phase)
         results.append(result)
         best: dict[tuple[int, ...], tuple[float, float]] = {}
@@ -190,7 +193,9 @@ def run(world: World, controller: DepthController, seed: int) -> list[PhaseResul
                 best[key] = best_rates(world, phase, contexts)
             result.best_rates.append(best[key][0])
             result.plain_rates.append(best[key][1])
-            result.trials.append(any(request.is_trial for request in controller._requests.values()))
+            result.trials.append(
+                any(source.is_trial for r in controller._requests.values() for source in r.sources)
+            )
             result.depths.append(depths)
             result.seconds.append(world.seconds(depths, context))
             result.tokens.append(
@@ -216,7 +221,7 @@ def run(world: World, controller: DepthController, seed: int) -> list[PhaseResul
             cost = RoundCost(
                 draft_s=draft_s, verify_s=verify_s, num_decode_rows=rows, batch=len(depths), context=context
             )
-            controller.observe(cost, {"drafter": draft_s}, outcomes)
+            controller.observe(cost, {("drafter", 0): draft_s}, outcomes)
     return results
 
 
@@ -254,7 +259,7 @@ def run_look_ups(
         for req_id in requests:
             if req_id not in contexts:
                 contexts[req_id] = world.start_context
-                controller.add(req_id, "look-up", world.depth, follows_prices=True, is_adaptive=True)
+                controller.add(req_id, "look-up", world.depth, sources=(PRICED,), is_adaptive=True)
         spent = tokens = 0.0
         emitted = 0
         batch = len(requests)
@@ -293,7 +298,7 @@ def run_look_ups(
                 batch=batch,
                 context=context,
             )
-            controller.observe(cost, {"look-up": noisy_s}, outcomes)
+            controller.observe(cost, {("look-up", 0): noisy_s}, outcomes)
         rates.append(
             (
                 tokens / spent,
@@ -329,3 +334,106 @@ def best_look_up_rate(world: World, texts: Sequence[LookUps]) -> float:
             )
         rate = tokens / (pass_s + world.drafter.cost([1] * batch))
     return max(plain, rate)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """So many tokens of text in which look-up finds this and the drafter behind it is right with this chance."""
+
+    num_tokens: int
+    look_up: LookUps
+    drafter: float
+
+
+NOTHING_FOUND = LookUps(())
+FREE = LookUps(((0.15, 0.3), (0.05, 0.6)))
+"""What look-up finds in text that copies nothing."""
+COPIED = LookUps(((0.9, 0.95),))
+"""And in text that is copied."""
+
+
+@dataclass
+class CascadeWorld:
+    """Look-up, and behind it a drafter that reads the text first, at so many seconds per token."""
+
+    text: Sequence[Stretch]
+    """Over and over."""
+    drafter: Drafter
+    passes: PassCost = field(default_factory=lambda: streamed(0.030, 1, 0.05))
+    look_up: Drafter = LOOK_UP
+    reading_s: float = 0.0
+    tail: int = 128
+    """Tokens that the drafter reads at most."""
+    noise: Noise = field(default_factory=Noise)
+
+    @property
+    def sources(self) -> tuple[Source, Source]:
+        return PRICED, Source(follows_prices=False, depth=4, reads=self.reading_s > 0.0)
+
+
+def run_cascade(
+    world: CascadeWorld, which: Sequence[int], controller: DepthController, num_tokens: int, seed: int
+) -> float:
+    """Seconds per token of one request of so many tokens with the sources `which` of (look-up, drafter).
+
+    By expected tokens and costs of the rounds that were decided, of each stretch by itself: luck with one does not
+    count for another.
+    """
+    rng = random.Random(seed)
+    sources = [world.sources[source] for source in which]
+    spent: dict[int, float] = {}
+    tokens: dict[int, float] = {}
+    shares: dict[int, int] = {}
+    controller.add("r", tuple(which), 16, sources=sources, is_adaptive=True)
+    emitted, lag, place, left = 0, world.tail, 0, world.text[0].num_tokens
+    while emitted < num_tokens:
+        text = world.text[place]
+        lag = min(lag, world.tail)
+        lags = [lag * source.reads for source in sources]
+        plan = controller.plan([Decoding("r", 16, 100 + emitted, lags)])
+        offers = plan.offers[0] or [Offer(plan.budgets[0], plan.prices[0] or ())] * len(which)
+        drafted, chance, last = 0, 0.0, 0
+        draft_s, reading = {}, {}
+        for at, (source, offer) in enumerate(zip(which, offers, strict=True)):
+            if drafted or not offer.budget:
+                continue
+            last = at
+            if source == 0:
+                draft_s[which, at] = world.look_up.cost([offer.budget])
+                draw = rng.random()
+                for share, found in text.look_up.finds:
+                    if draw < share:
+                        drafted, chance = text.look_up.num_drafted(found, offer.budget, offer.prices), found
+                        break
+                    draw -= share
+            else:
+                drafted, chance = offer.budget, text.drafter
+                draft_s[which, at] = world.drafter.cost([offer.budget])
+                if lag > 4:
+                    reading[which, at] = lag, lag * world.reading_s
+                lag = 0
+        accepted = 0
+        while accepted < drafted and rng.random() < chance:
+            accepted += 1
+        pass_s = world.passes(1 + drafted, 1, 100 + emitted)
+        read_s = sum(seconds for _, seconds in reading.values())
+        spent[place] = spent.get(place, 0.0) + pass_s + read_s + sum(draft_s.values())
+        tokens[place] = tokens.get(place, 0.0) + expected(chance, drafted, 0)
+        shares[place] = shares.get(place, 0) + accepted + 1
+        noisy_s = {key: world.noise.of(seconds, rng) for key, seconds in draft_s.items()}
+        cost = RoundCost(
+            draft_s=sum(noisy_s.values()) + read_s,
+            verify_s=world.noise.of(pass_s, rng),
+            num_decode_rows=1 + drafted,
+            batch=1,
+            context=100 + emitted,
+        )
+        controller.observe(cost, noisy_s, [Outcome("r", drafted, accepted, last)], reading)
+        emitted += accepted + 1
+        lag += accepted + 1
+        left -= accepted + 1
+        if left <= 0:
+            place = (place + 1) % len(world.text)
+            left = world.text[place].num_tokens
+    controller.end("r")
+    return sum(shares[at] * spent[at] / tokens[at] for at in spent) / sum(shares.values())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.verify.types import Verdict
 
 Truth = Mapping[str, Sequence[int]]
@@ -21,7 +21,7 @@ Truth = Mapping[str, Sequence[int]]
 class _Scripted:
     name = "scripted"
     needs = ProposerNeeds()
-    follows_prices = False
+    sources = (Source(follows_prices=False),)
 
     def begin(self, sequence: SequenceView) -> None: ...
 

@@ -147,6 +147,11 @@ class ChainRecord:
         self._offered = 1.0
         self._yielded = 1.0
 
+    @property
+    def share_drafted(self) -> float:
+        """Share of the rounds in which it might draft that it did."""
+        return self._yielded / self._offered
+
     def steps(self, method: MethodRecord, depth: int) -> list[Step]:
         if not self._has_learnt:
             self._chance_taken = min(1.0 - MOST_CHANGE, max(MOST_CHANGE, method.taken_share))
@@ -155,7 +160,7 @@ class ChainRecord:
         if depth:
             taken[0], refused[0] = max(BORDER, taken[0]), min(BORDER, refused[0])
         self._chances = list(zip(taken, refused, strict=True))
-        share = self._yielded / self._offered
+        share = self.share_drafted
         of_taken = self._chance_taken
         of_refused = 1.0 - of_taken
         steps = []
@@ -203,12 +208,18 @@ def _likelihood(chance: float, is_accepted: bool) -> float:
 class PricedRecord:
     """One request whose drafter follows prices: it may draft up to the bound or not at all."""
 
-    __slots__ = ("_gain", "_offered", "_rows")
+    __slots__ = ("_drafted", "_gain", "_offered", "_rows")
 
     def __init__(self) -> None:
         self._gain = 0.0
         self._rows = 0.0
+        self._drafted = 0.0
         self._offered = 0.0
+
+    @property
+    def share_drafted(self) -> float:
+        """Share of the rounds in which it might draft that it did."""
+        return self._drafted / self._offered if self._offered else 0.0
 
     def steps(self, method: MethodRecord, depth: int) -> list[Step]:
         usual = METHOD_WEIGHT * max(0.05, 1.0 - self._offered / OWN_ROUNDS)
@@ -226,4 +237,5 @@ class PricedRecord:
         self._offered = self._offered * YIELD_DECAY + 1.0
         self._gain = self._gain * YIELD_DECAY + accepted
         self._rows = self._rows * YIELD_DECAY + drafted
+        self._drafted = self._drafted * YIELD_DECAY + (drafted > 0)
         return self._offered < METHOD_WEIGHT

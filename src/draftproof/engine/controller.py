@@ -2,20 +2,23 @@
 
 The engine asks `plan` before it drafts and tells `observe` what the round cost and what became of the drafts. The
 controller never reads a clock, so that tests drive it with a virtual one. A depth depends on earlier tokens, history
-and time only, never on a draft that was made, so that no text depends on it. Users: `docs/depth.md`.
+and time only, never on a draft that was made, so that no text depends on it. Where a request has several sources of
+drafts, each is decided for the rounds in which those before it have none. Users: `docs/depth.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from draftproof.core.cost import RoundCost
 from draftproof.core.objective import Objective
-from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord, Step
+from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord
 from draftproof.engine.allocation import Aim, Asking, Found, Round
 from draftproof.engine.costs import CostModel
+from draftproof.engine.sources import FIRST_WAIT, DraftingRequest, Methods, RequestSource
+from draftproof.proposers.base import Offer, Source
 
 LEAST_ADVANTAGE = 1.02
 """Expected ratio to plain decoding below which nothing is drafted."""
@@ -35,8 +38,8 @@ EARNED_SHARE, MOST_EARNED_SHARE = 0.02, 0.009
 drafts were taken once they will be again."""
 MOST_CREDIT_ROUNDS = 4.0
 """Time for trying out that can be saved up, of either kind, in plain rounds."""
-FIRST_WAIT, LONGEST_WAIT = 8, 64
-"""Rounds from a failed trial of a request to its next: doubled each time."""
+LONGEST_WAIT = 64
+"""Rounds from a failed trial of a source to its next, at most."""
 LONGEST_WAIT_ALONE = 13
 """The longest wait per request that decodes: trials of many requests add up, one alone can afford more of them."""
 FIRST_DEPTH = 4
@@ -53,58 +56,59 @@ TRIAL_PRICE = 0.4
 sure of, so that a trial costs little but the look-up."""
 PLAIN_EVERY = 256
 """Rounds without a plain one after which one is measured."""
-MAX_METHODS = 64
-"""Methods (configurations) whose costs are kept while no request uses them."""
-MAX_RECORDS = 1024
-"""Records of methods by load and range of context."""
+READING_SHARE = 0.5
+"""Share of what reading the text costs a source that must have been missed for want of it before it is done: who knows
+how long the request goes on as it does. At 1 nothing could cost more than twice what the best choice does."""
 
 
 class Decoding(NamedTuple):
-    """One request that decodes in this round. `limit`: most tokens that it can draft now, 0 if it does not draft."""
+    """One request that decodes in this round.
+
+    limit   most tokens that it can draft now, 0 if it does not draft
+    lags    tokens that each of its sources would have to read before it drafts; empty: none of them any
+    """
 
     req_id: str
     limit: int
     context: int
+    lags: Sequence[int] = ()
 
 
 class Plan(NamedTuple):
     """Per request of the round, in order: how many tokens it may draft, and what they cost in tokens.
 
     prices   as `SequenceView.prices`; None where they were not measured or the request wants none
+    offers   as `SequenceView.offers`: of requests with several sources, for each of which depths were decided
     """
 
     budgets: list[int]
     prices: list[list[float] | None]
+    offers: list[Sequence[Offer]]
 
 
 class Outcome(NamedTuple):
-    """What became of one request's draft: tokens drafted, and of them accepted."""
+    """What became of one request's draft: tokens drafted, and of them accepted.
+
+    source   the last source that was asked, which is the one that drafted if any did
+    """
 
     req_id: str
     drafted: int
     accepted: int
+    source: int = 0
 
 
-@dataclass(slots=True)
-class _Request:
-    method: int
-    depth: int
-    is_adaptive: bool
-    follows_prices: bool
-    record: ChainRecord | PricedRecord
-    context: int = 0
-    offered: int = 0
-    """What it was allowed in the round that runs."""
-    decided: int = 0
-    """What was decided last, trials apart."""
-    prices: list[float] | None = None
-    is_trial: bool = False
-    rounds_off: int = 0
-    wait: int = FIRST_WAIT
-    outlook: tuple[float, bool, int] | None = None
-    """Expected ratio to plain decoding (of the best alternative, if none drafts), whether any drafts, the batch."""
-    priced_for: tuple[int, bool] | None = None
-    """The decision during which it got the prices of a trial, and whether prompt rows rode along."""
+class _Asked(NamedTuple):
+    """A source whose depth is to be decided. `entry`: the place of its request in the batch."""
+
+    entry: int
+    item: Decoding
+    request: DraftingRequest
+    source: RequestSource
+
+    @property
+    def limit(self) -> int:
+        return min(self.item.limit, self.source.depth)
 
 
 @dataclass(slots=True)
@@ -114,11 +118,10 @@ class DepthController:
     objective: Objective = "latency"
     slo_tpot_s: float | None = None
     costs: CostModel = field(default_factory=CostModel)
-    _requests: dict[str, _Request] = field(default_factory=dict)
-    _numbers: dict[Hashable, int] = field(default_factory=dict)
-    _methods: dict[tuple[int, int, int], MethodRecord] = field(default_factory=dict)
-    _next_number: int = 0
-    _credit: float = 0.0
+    _requests: dict[str, DraftingRequest] = field(default_factory=dict)
+    _methods: Methods = field(init=False)
+    _credit: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})
+    """For sources that follow prices, and for others: to try the latter may cost as much as a thousand look-ups."""
     _earned: float = 0.0
     """Of what drafting has saved, what may go into trials and has not been credited yet."""
     _rounds_since_plain: int = 0
@@ -134,24 +137,30 @@ class DepthController:
     _load: tuple[bool, list[str]] = (False, [])
     """What it was made for: whether prompt rows ride along, and the requests."""
 
+    def __post_init__(self) -> None:
+        self._methods = Methods(self.costs.forget_method)
+
     def add(
-        self, req_id: str, method: Hashable, depth: int, *, follows_prices: bool, is_adaptive: bool
+        self, req_id: str, method: Hashable, depth: int, *, sources: Sequence[Source], is_adaptive: bool
     ) -> None:
         """A request that drafts, with the most it may draft per round. One that is not adaptive drafts that."""
-        record = PricedRecord() if follows_prices or not is_adaptive else ChainRecord()
-        self._requests[req_id] = _Request(self._number(method), depth, is_adaptive, follows_prices, record)
+        self._requests[req_id] = DraftingRequest(
+            tuple(
+                RequestSource(
+                    self._number((method, place)),
+                    min(depth, source.depth),
+                    source.follows_prices,
+                    PricedRecord() if source.follows_prices or not is_adaptive else ChainRecord(),
+                )
+                for place, source in enumerate(sources)
+            ),
+            is_adaptive,
+        )
 
     def reason(self, req_id: str) -> str | None:
         """In words what was decided for a request last; None where nothing was to be decided."""
         request = self._requests.get(req_id)
-        if request is None or request.outlook is None:
-            return None
-        ratio, any_drafts, batch = request.outlook
-        upto = "up to " if request.follows_prices and request.decided else ""
-        others = " while others draft" if any_drafts and not request.decided else ""
-        return (
-            f"settled at depth {upto}{request.decided}{others}: expected {ratio:.2f}× plain at batch {batch}"
-        )
+        return None if request is None else request.reason()
 
     def end(self, req_id: str) -> None:
         """Forgets a request, if it is known; the engine ends it after the last round that it took part in."""
@@ -165,42 +174,63 @@ class DepthController:
 
     def plan(self, decoding: Sequence[Decoding], num_prefill_rows: int = 0) -> Plan:
         """What each request may draft in the round that comes."""
-        plan = Plan([0] * len(decoding), [None] * len(decoding))
-        drafting = []
+        plan = Plan([0] * len(decoding), [None] * len(decoding), [()] * len(decoding))
+        levels: list[list[_Asked]] = []
+        """Sources by how many are asked before them."""
         for index, item in enumerate(decoding):
             request = self._requests.get(item.req_id)
             if request is None:
                 continue
-            request.offered, request.is_trial, request.context = 0, False, item.context
-            if item.limit > 0 and request.is_adaptive:
-                drafting.append((index, item, request))
-            elif item.limit > 0:
-                request.offered = plan.budgets[index] = min(item.limit, request.depth)
-        if not drafting or not self.costs.knows_speed:
+            request.context = item.context
+            for level, source in enumerate(request.sources):
+                source.offered, source.is_trial, source.charged = 0, False, 0.0
+                if item.lags:
+                    source.lag = item.lags[level]
+                if item.limit > 0 and request.is_adaptive:
+                    if level == len(levels):
+                        levels.append([])
+                    levels[level].append(_Asked(index, item, request, source))
+                elif item.limit > 0:
+                    source.offered = min(item.limit, source.depth)
+                    plan.budgets[index] = max(plan.budgets[index], source.offered)
+        if not levels or not self.costs.knows_speed:
             return plan
         load = (num_prefill_rows > 0, [item.req_id for item in decoding])
         is_plain_due = self._rounds_since_plain >= PLAIN_EVERY and num_prefill_rows == 0
         hold = HOLD_PLAIN if self._is_plain else HOLD
         if self._rounds_held >= hold or self._news >= NEWS_SHARE or not self._stands(load):
             self._load = load
-            self._decide(decoding, drafting, num_prefill_rows, may_try=not is_plain_due)
+            self._decide(decoding, levels, num_prefill_rows, may_try=not is_plain_due)
             self._rounds_held, self._news = 0, 0.0
             self._num_decisions += 1
         else:
-            for _, item, request in drafting:
-                request.offered = min(request.decided, item.limit)
+            for asked in _all(levels):
+                asked.source.offered = self._allowed(asked)
             # A round without a trial comes first: it tells what trials cost.
-            if self._is_plain and not is_plain_due and self._credit > 0.0:
-                self._try_alone(decoding, drafting, num_prefill_rows)
+            if self._is_plain and not is_plain_due and max(self._credit.values()) > 0.0:
+                self._try_alone(decoding, levels, num_prefill_rows)
         self._rounds_held += 1
-        for index, _, request in drafting:
-            request.rounds_off = request.rounds_off + 1 if request.decided == 0 else 0
+        for _, _, _, source in _all(levels):
+            source.rounds_off = source.rounds_off + 1 if source.decided == 0 else 0
             if is_plain_due:
-                request.offered = 0
+                source.offered = 0
                 self._rounds_since_plain = 0  # also beside requests of fixed depth, which draft on
-            plan.budgets[index] = request.offered
-            plan.prices[index] = request.prices
+        for index, _, request, source in levels[0]:
+            if len(request.sources) == 1:
+                plan.budgets[index], plan.prices[index] = source.offered, source.prices
+            else:
+                plan.budgets[index] = max(source.offered for source in request.sources)
+                plan.offers[index] = [Offer(each.offered, each.prices or ()) for each in request.sources]
         return plan
+
+    def _allowed(self, asked: _Asked) -> int:
+        """What of a decision holds in this round: a source that has to read first waits until it seems to pay."""
+        source = asked.source
+        if source.lag and source.decided:
+            missed = source.num_left * source.advantage
+            if missed < READING_SHARE * self.costs.reading(source.method, source.lag):
+                return 0
+        return min(source.decided, asked.limit)
 
     def _stands(self, load: tuple[bool, list[str]]) -> bool:
         """Whether the present decision is one for this load, too: that nobody drafts holds also where some have ended,
@@ -214,70 +244,74 @@ class DepthController:
     def _decide(
         self,
         decoding: Sequence[Decoding],
-        drafting: list[tuple[int, Decoding, _Request]],
+        levels: Sequence[Sequence[_Asked]],
         num_prefill_rows: int,
         may_try: bool,
     ) -> None:
-        round_ = self._round(decoding, drafting, num_prefill_rows)
-        found = self._settle(round_, drafting)
-        ratio = _speed(round_, found)
-        for index, item, request in drafting:
-            request.offered = request.decided = min(found.depths.get(index, 0), item.limit)
-            request.outlook = ratio, bool(found.depths), len(decoding)
-        self._is_plain = not found.depths
-        due = self._due(drafting) if may_try else None
+        rounds = []
+        self._is_plain = True
+        for level in levels:
+            round_ = self._round(decoding, level, num_prefill_rows)
+            found = self._settle(round_, level)
+            ratio = _speed(round_, found)
+            advantage = round_.outlook({}).cost * (1.0 - 1.0 / ratio) / max(1, len(found.depths))
+            for asked in level:
+                source = asked.source
+                source.decided = min(found.depths.get(asked.entry, 0), asked.limit)
+                source.outlook, source.advantage = (ratio, bool(found.depths)), max(0.0, advantage)
+                source.offered = self._allowed(asked)
+                asked.request.batch = len(decoding)
+            self._is_plain &= not found.depths
+            rounds.append(self._as_expected(round_, decoding))
+        due = self._due(levels) if may_try else None
         if due is not None:
-            self._try_out(self._as_expected(round_, decoding), *due)
-        self._price(self._as_expected(round_, decoding), found.depths, drafting)
+            self._try_out(rounds[due.request.sources.index(due.source)], due)
+        # The last first: what comes instead of a draft belongs to its price.
+        for round_, level in zip(reversed(rounds), reversed(levels), strict=True):
+            self._price(round_, level)
 
     def _try_alone(
-        self,
-        decoding: Sequence[Decoding],
-        drafting: list[tuple[int, Decoding, _Request]],
-        num_prefill_rows: int,
+        self, decoding: Sequence[Decoding], levels: Sequence[Sequence[_Asked]], num_prefill_rows: int
     ) -> None:
         """A trial while a decision holds that nobody drafts: without thinking about all others again, and in the next
         one of a drafter that follows prices without thinking about those either."""
-        due = self._due(drafting)
+        due = self._due(levels)
         if due is None:
             return
-        request = due[2]
         now = self._num_decisions, num_prefill_rows > 0
-        if request.priced_for == now:
-            self._try_out(None, *due)
+        if due.source.priced_for == now:
+            self._try_out(None, due)
             return
         round_ = self._as_expected(self._round(decoding, [due], num_prefill_rows), decoding)
-        self._try_out(round_, *due)
-        self._price(round_, {}, [due])
-        request.priced_for = now if request.follows_prices else None
+        self._try_out(round_, due)
+        self._price(round_, [due])
+        due.source.priced_for = now if due.source.follows_prices else None
 
-    def _round(
-        self,
-        decoding: Sequence[Decoding],
-        drafting: list[tuple[int, Decoding, _Request]],
-        num_prefill_rows: int,
-    ) -> Round:
+    def _round(self, decoding: Sequence[Decoding], level: Sequence[_Asked], num_prefill_rows: int) -> Round:
+        """Of all requests, those of the `level` given that the sources before have no draft for them."""
         batch = len(decoding)
         emitted = [1.0] * batch
         rows = float(batch)
+        deciding = {asked.entry for asked in level}
         for index, item in enumerate(decoding):
             request = self._requests.get(item.req_id)
-            if request is not None and request.offered:  # its depth is fixed
-                for step in request.record.steps(self._method(request), request.offered):
-                    emitted[index] += step.gain
-                    rows += step.rows
+            if request is not None and index not in deciding:  # its depth is fixed, or decided already
+                gain, own = self._expected(request)
+                emitted[index] += gain
+                rows += own
         asking = []
         most_rows = int(rows)
         tried: set[int] = set()
-        for index, item, request in drafting:
-            depth = min(item.limit, request.depth)
-            if not self.costs.knows_drafting(request.method):
+        for asked in level:
+            method, depth = asked.source.method, asked.limit
+            if not self.costs.knows_drafting(method):
                 # What a method costs is found out with one request.
-                depth = min(depth, FIRST_DEPTH) if request.method not in tried else 0
-                tried.add(request.method)
+                first = FIRST_DEPTH if asked.source.follows_prices else PROBE_DEPTH
+                depth = min(depth, first) if method not in tried else 0
+                tried.add(method)
             most_rows += depth
-            steps = request.record.steps(self._method(request), depth)
-            asking.append(Asking(index, request.method, steps))
+            steps = asked.source.record.steps(self._method(asked.request, asked.source), depth)
+            asking.append(Asking(asked.entry, method, steps))
         context = sum(item.context for item in decoding) / batch
         most_rows = max(int(rows) + 1, min(most_rows, self.costs.most_rows))
         passes = self.costs.passes(batch, context, most_rows)[: most_rows + 1]
@@ -293,6 +327,18 @@ class DepthController:
             asking=asking,
         )
 
+    def _expected(self, request: DraftingRequest) -> tuple[float, float]:
+        """Tokens and rows of a round that what a request is offered is expected to add."""
+        gain = rows = 0.0
+        left = 1.0
+        for source in request.sources:
+            if source.offered:
+                for step in source.record.steps(self._method(request, source), source.offered):
+                    gain += left * step.gain
+                    rows += left * step.rows
+                left *= 1.0 - source.record.share_drafted
+        return gain, rows
+
     def _as_expected(self, round_: Round, decoding: Sequence[Decoding]) -> Round:
         """The round at what its rows are expected to cost: whether to draft is decided in favour of what is not known
         well, but not how much, for that is decided anew in every round and would be too much in all of them."""
@@ -301,13 +347,13 @@ class DepthController:
         passes = self.costs.expected_passes(len(decoding), context, most_rows)[: most_rows + 1]
         return replace(round_, passes=passes)
 
-    def _settle(self, round_: Round, drafting: list[tuple[int, Decoding, _Request]]) -> Found:
+    def _settle(self, round_: Round, level: Sequence[_Asked]) -> Found:
         """The best depths, or those of the round before if they are about as good."""
         found = round_.best()
         if found.score < LEAST_ADVANTAGE * found.plain:
             found.depths, found.score = {}, found.plain
         before = {
-            index: min(request.decided, item.limit) for index, item, request in drafting if request.decided
+            asked.entry: min(asked.source.decided, asked.limit) for asked in level if asked.source.decided
         }
         if before and before != found.depths:
             score = round_.outlook(before).score
@@ -315,63 +361,91 @@ class DepthController:
                 found.depths, found.score = before, score
         return found
 
-    def _due(self, drafting: list[tuple[int, Decoding, _Request]]) -> tuple[int, Decoding, _Request] | None:
-        """The request that has waited longest for a trial, where time for one was saved or its last one succeeded."""
+    def _due(self, levels: Sequence[Sequence[_Asked]]) -> _Asked | None:
+        """The source that has waited longest for a trial, where time for one was saved or its last one succeeded; one
+        that follows prices only where no other has, for its turn comes in almost every round."""
         waited = [
-            each
-            for each in drafting
-            if not each[2].decided
-            and each[2].rounds_off >= self._wait(each[2])
-            and (self._credit > 0.0 or not each[2].wait)
+            asked
+            for asked in _all(levels)
+            if not asked.source.decided
+            and asked.source.rounds_off >= self._wait(asked.source)
+            and (self._credit[asked.source.follows_prices] > 0.0 or not asked.source.wait)
         ]
-        return max(waited, key=lambda each: each[2].rounds_off - each[2].wait, default=None)
+        chains = [asked for asked in waited if not asked.source.follows_prices]
+        return max(
+            chains or waited, key=lambda asked: asked.source.rounds_off - asked.source.wait, default=None
+        )
 
-    def _wait(self, request: _Request) -> int:
+    def _wait(self, source: RequestSource) -> int:
         """Rounds to its next trial. Nobody need wait to find out what a method costs."""
-        if not self.costs.knows_drafting(request.method):
+        if not self.costs.knows_drafting(source.method):
             return 1
-        if request.follows_prices:
+        if source.follows_prices:
             return 0  # to ask is cheap: what was saved decides alone
-        return min(request.wait, LONGEST_WAIT_ALONE * len(self._load[1]))
+        return min(source.wait, LONGEST_WAIT_ALONE * len(self._load[1]))
 
-    def _try_out(self, round_: Round | None, _: int, item: Decoding, request: _Request) -> None:
+    def _try_out(self, round_: Round | None, due: _Asked) -> None:
         """Lets a request draft a little, for time that was saved. One that follows prices needs no round for it."""
-        is_chain = isinstance(request.record, ChainRecord)
+        source = due.source
+        is_chain = isinstance(source.record, ChainRecord)
         assert round_ is not None or not is_chain
-        depth = min(item.limit, PROBE_DEPTH if is_chain else request.depth)
-        request.offered, request.is_trial = depth, True
+        depth = min(due.limit, PROBE_DEPTH) if is_chain else due.limit
+        source.offered, source.is_trial = depth, True
         cost = round_.cost(round_.rows + depth) - round_.cost(round_.rows) if is_chain and round_ else 0.0
-        cost += self.costs.drafting(request.method, 1, depth) - self.costs.drafting(request.method, 0, 0)
-        self._credit -= max(0.0, cost) * (1.0 if is_chain else LOOK_UP_CHARGE)
+        cost += self.costs.drafting(source.method, 1, depth) - self.costs.drafting(source.method, 0, 0)
+        cost += self.costs.reading(source.method, source.lag)
+        source.charged = max(0.0, cost) * (1.0 if is_chain else LOOK_UP_CHARGE)
+        self._credit[source.follows_prices] -= source.charged
 
-    def _price(
-        self, round_: Round, depths: dict[int, int], drafting: list[tuple[int, Decoding, _Request]]
-    ) -> None:
-        """Tells each request that follows prices what its rows cost, in tokens of the batch's present speed."""
-        priced = [
-            (index, request) for index, _, request in drafting if request.offered and request.follows_prices
-        ]
+    def _price(self, round_: Round, level: Sequence[_Asked]) -> None:
+        """Tells each source that follows prices what its rows cost, in tokens of the batch's present speed."""
+        priced = [asked for asked in level if asked.source.offered and asked.source.follows_prices]
         if not priced:
             return
+        depths = {asked.entry: asked.source.decided for asked in level if asked.source.decided}
         outlook = round_.outlook(depths)
-        emitted = outlook.emitted
-        inverse = sum(1.0 / each for each in emitted)
-        for index, request in priced:
-            own = sum(step.rows for step in _steps_of(round_, index)) if index in depths else 0.0
-            worth = emitted[index] ** 2 * inverse if round_.aim.latency else sum(emitted)
+        inverse = sum(1.0 / each for each in outlook.emitted)
+        for asked in priced:
+            index, source = asked.entry, asked.source
+            steps = next(ask.steps for ask in round_.asking if ask.index == index)
+            own = sum(step.rows for step in steps) if source.decided else 0.0
+            worth = outlook.emitted[index] ** 2 * inverse if round_.aim.latency else sum(outlook.emitted)
+            rate = worth / outlook.cost
             start = outlook.rows - own
-            most = max(0, min(request.offered, int(len(round_.passes) - 1 - start)))
+            most = max(0, min(source.offered, int(len(round_.passes) - 1 - start)))
             base = round_.cost(start)
-            request.prices = [
-                worth * (round_.cost(start + tokens) - base) / outlook.cost for tokens in range(most + 1)
-            ]
-            if request.is_trial:
-                request.prices = [max(price, TRIAL_PRICE * at) for at, price in enumerate(request.prices)]
+            prices = [rate * (round_.cost(start + tokens) - base) for tokens in range(most + 1)]
+            if source.is_trial:
+                prices = [max(price, TRIAL_PRICE * at) for at, price in enumerate(prices)]
+            prices[0] = -self._instead(asked, round_, start, rate)
+            source.prices = prices
+
+    def _instead(self, asked: _Asked, round_: Round, start: float, rate: float) -> float:
+        """What the sources behind one are expected to gain over their price in a round in which it drafts nothing."""
+        sources = asked.request.sources
+        for source in sources[sources.index(asked.source) + 1 :]:
+            if source.offered:
+                steps = source.record.steps(self._method(asked.request, source), source.offered)
+                cost = round_.cost(start + sum(step.rows for step in steps)) - round_.cost(start)
+                cost += self.costs.drafting(source.method, 1, source.offered)
+                cost += self.costs.reading(source.method, source.lag)
+                return max(0.0, sum(step.gain for step in steps) - rate * cost)
+        return 0.0
 
     # ---- after a round ----------------------------------------------------------------------------------
 
-    def observe(self, cost: RoundCost, drafting_s: Mapping[Any, float], outcomes: Sequence[Outcome]) -> None:
-        """What the round that was planned last cost, by method what of it was spent in proposers, and its drafts."""
+    def observe(
+        self,
+        cost: RoundCost,
+        drafting_s: Mapping[tuple[Any, int], float],
+        outcomes: Sequence[Outcome],
+        reading: Mapping[tuple[Any, int], tuple[int, float]] | None = None,
+    ) -> None:
+        """What the round that was planned last cost, what of it was spent in proposers, and its drafts.
+
+        drafting_s  seconds by method and source
+        reading     tokens of text that drafters read, and seconds that this took besides, by method and source
+        """
         pass_s = cost.verify_s + cost.prefill_s + cost.coordination_s
         self.costs.observe_pass(cost.batch, cost.context, cost.num_decode_rows, cost.num_prefill_rows, pass_s)
         num_news = 0
@@ -380,12 +454,23 @@ class DepthController:
             request = self._requests.get(outcome.req_id)
             if request is None:
                 continue
-            number, depth = asked.get(request.method, (0, 0))
-            asked[request.method] = number + (request.offered > 0), max(depth, request.offered)
-            num_news += self._learn(request, outcome)
-        spent_s = {self._number(method): seconds for method, seconds in drafting_s.items()}
-        for method, (number, depth) in asked.items():
-            self.costs.observe_drafting(method, number, depth, spent_s.get(method, 0.0))
+            is_news = False
+            for place, source in enumerate(request.sources):
+                number, depth = asked.get(source.method, (0, 0))
+                if source.offered and place <= outcome.source:
+                    number, depth = number + 1, max(depth, source.offered)
+                    is_news |= self._learn(request, source, outcome, place)
+                elif source.offered:
+                    self._credit[source.follows_prices] += source.charged
+                if place == outcome.source or not outcome.drafted:
+                    source.num_left += 1
+                asked[source.method] = number, depth
+            num_news += is_news
+        for (method, place), (num_tokens, seconds) in (reading or {}).items():
+            self.costs.observe_reading(self._number((method, place)), num_tokens, seconds)
+        spent_s = {self._number(key): seconds for key, seconds in drafting_s.items()}
+        for number, (num_asked, depth) in asked.items():
+            self.costs.observe_drafting(number, num_asked, depth, spent_s.get(number, 0.0))
         self._news += num_news / max(1, cost.batch) + self.costs.has_news
         if self.costs.knows_speed and cost.batch:
             round_cost = (pass_s - cost.prefill_s + cost.draft_s) / self.costs.scale
@@ -402,96 +487,75 @@ class DepthController:
         num_accepted = num_wasted = 0
         for outcome in outcomes:
             request = self._requests.get(outcome.req_id)
-            if request is not None and not request.follows_prices:
+            source = None if request is None else request.sources[outcome.source]
+            if source is not None and not source.follows_prices:
                 num_accepted += outcome.accepted
-            elif request is not None and request.is_trial:
+            elif source is not None and source.is_trial:
                 num_wasted += outcome.drafted - outcome.accepted
         most = MOST_CREDIT_ROUNDS * round_cost
-        credit = PROBE_SHARE * round_cost
+        kinds = {source.follows_prices for request in self._requests.values() for source in request.sources}
+        credit = dict.fromkeys(kinds, PROBE_SHARE * round_cost / max(1, len(kinds)))
         if cost.num_decode_rows > cost.batch:
             passes = self.costs.expected_passes(cost.batch, cost.context, cost.num_decode_rows)
             plain, drafted = passes[cost.batch], cost.num_decode_rows - cost.batch
-            credit -= num_wasted * (passes[cost.num_decode_rows] - plain) / drafted
+            if num_wasted:
+                credit[True] -= num_wasted * (passes[cost.num_decode_rows] - plain) / drafted
             saved = plain * (1 + num_accepted / cost.batch) - round_cost
             self._earned = max(0.0, min(self._earned + EARNED_SHARE * saved, most))
         else:
             earned = min(self._earned, MOST_EARNED_SHARE * round_cost)
             self._earned -= earned
-            credit += earned
-        self._credit = min(self._credit + credit, most)
+            if False in credit:
+                credit[False] += earned
+        for kind, saved in credit.items():
+            self._credit[kind] = min(self._credit[kind] + saved, most)
 
     def _charge_coordination(self, spent: float, cost: RoundCost, outcomes: Sequence[Outcome]) -> None:
         """What a look-up that was tried took beside its own time, as far as rounds without a decision tell."""
         requests = [self._requests.get(outcome.req_id) for outcome in outcomes]
-        offered = [request for request in requests if request is not None and request.offered]
+        offered = [source for request in requests if request for source in request.sources if source.offered]
         usual = self._usual_coordination
         if cost.num_prefill_rows or (usual is not None and self._rounds_held < 2):
             return
         if not offered:
             self._usual_coordination = spent if usual is None else usual + USUAL_WEIGHT * (spent - usual)
-        elif usual is not None and any(request.is_trial and request.follows_prices for request in offered):
+        elif usual is not None and any(source.is_trial and source.follows_prices for source in offered):
             usual = self._usual_coordination = min(usual, spent)
-            self._credit -= min(spent, MOST_COORDINATION * usual) - usual
+            self._credit[True] -= min(spent, MOST_COORDINATION * usual) - usual
 
-    def _learn(self, request: _Request, outcome: Outcome) -> bool:
-        """True where what came should be thought about at once."""
-        if not request.offered or (request.is_trial and request.follows_prices and not outcome.drafted):
+    def _learn(self, request: DraftingRequest, source: RequestSource, outcome: Outcome, place: int) -> bool:
+        """Of a source that was asked. True where what came should be thought about at once."""
+        drafted, accepted = (outcome.drafted, outcome.accepted) if place == outcome.source else (0, 0)
+        if source.is_trial and source.follows_prices and not drafted:
             return False
-        is_surprised = request.record.learn(
-            self._method(request), request.offered, outcome.drafted, outcome.accepted, request.rounds_off
+        is_surprised = source.record.learn(
+            self._method(request, source), source.offered, drafted, accepted, source.rounds_off
         )
-        if not request.is_trial:
-            request.wait = FIRST_WAIT
-        elif 0 < outcome.drafted == outcome.accepted:
-            request.wait = 0  # it may go on at once
+        if not source.is_trial:
+            source.wait = FIRST_WAIT
+        elif 0 < drafted == accepted:
+            source.wait = 0  # it may go on at once
             self._news = 1.0
         else:
-            request.rounds_off = 0
-            request.wait = min(max(FIRST_WAIT, 2 * request.wait), LONGEST_WAIT)
-        return outcome.accepted > 0 if request.is_trial else is_surprised
+            source.rounds_off = 0
+            source.wait = min(max(FIRST_WAIT, 2 * source.wait), LONGEST_WAIT)
+        return accepted > 0 if source.is_trial else is_surprised
 
-    def _number(self, method: Hashable) -> int:
-        """A method's number, which is quicker to look up; of methods that were not seen for long, a new one."""
-        number = self._numbers.pop(method, None)
-        if number is None:
-            if len(self._numbers) >= MAX_METHODS:
-                self._forget_a_method()
-            number = self._next_number
-            self._next_number += 1
-        self._numbers[method] = number  # the newest last
-        return number
+    def _number(self, method: tuple[Hashable, int]) -> int:
+        return self._methods.number(method, self._in_use)
 
-    def _forget_a_method(self) -> None:
-        """The one that was used longest ago, of those that no request has."""
-        in_use = {request.method for request in self._requests.values()}
-        for method, number in self._numbers.items():
-            if number not in in_use:
-                del self._numbers[method]
-                self._methods = {key: record for key, record in self._methods.items() if key[0] != number}
-                self.costs.forget_method(number)
-                return
+    def _in_use(self) -> set[int]:
+        return {source.method for request in self._requests.values() for source in request.sources}
 
-    def _method(self, request: _Request) -> MethodRecord:
-        """The record of a request's method at its context; a longer context starts from what the next shorter has.
-
-        What a drafter that follows prices drafts depends on them, so its record is kept by load as well.
-        """
-        span = (request.context // 512).bit_length()
-        load = len(self._load[1]).bit_length() if request.follows_prices else 0
-        key = (request.method, load, span)
-        record = self._methods.pop(key, None)
-        if record is None:
-            if len(self._methods) >= MAX_RECORDS:
-                del self._methods[next(iter(self._methods))]
-            shorter = [known for known in self._methods if known[:2] == key[:2] and known[2] < span]
-            like = self._methods[max(shorter)] if shorter else None
-            record = MethodRecord(like)
-        self._methods[key] = record  # the newest last
-        return record
+    def _method(self, request: DraftingRequest, source: RequestSource) -> MethodRecord:
+        """The record of a source's method. What a drafter that follows prices drafts depends on them, so its record is
+        kept by load as well."""
+        load = len(self._load[1]).bit_length() if source.follows_prices else 0
+        return self._methods.record(source.method, request.context, load)
 
 
-def _steps_of(round_: Round, index: int) -> Sequence[Step]:
-    return next(ask.steps for ask in round_.asking if ask.index == index)
+def _all(levels: Sequence[Sequence[_Asked]]) -> Iterator[_Asked]:
+    return (asked for level in levels for asked in level)
 
 
 def _speed(round_: Round, found: Found) -> float:

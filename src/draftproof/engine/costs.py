@@ -37,6 +37,9 @@ ASSUMED_CHEAP_ROWS, ASSUMED_ROW = 4, 0.02
 """Before anything is measured: rows up to the first cost one, each other this much of it. Rather too little: what
 is tried is measured, what is never tried is not."""
 
+ASSUMED_READING = 0.03
+"""What a token costs that a drafter reads, relative to a pass of one row, before that was measured."""
+
 
 @dataclass(slots=True)
 class _Point:
@@ -255,6 +258,7 @@ class CostModel:
         self._cells: dict[tuple[int, int], Curve] = {}
         self._drafting: dict[tuple[int, int], _Drafting] = {}
         self._commits: dict[int, float] = {}
+        self._reading: dict[int, float] = {}
         self._level: float | None = None
         self._spread = 0.1
         self._residuals: deque[float] = deque(maxlen=5)
@@ -344,11 +348,23 @@ class CostModel:
             known = self._drafting[method, min(others)[1]]
         return known.at(depth)
 
+    def observe_reading(self, method: int, num_tokens: int, seconds: float) -> None:
+        """Time that a method's proposer spent on text that it had not read yet."""
+        if self._level is not None and num_tokens > 0:
+            cost = seconds / self.scale / num_tokens
+            old = self._reading.get(method, cost)
+            self._reading[method] = old + 0.2 * (min(cost, 2 * old) - old)
+
+    def reading(self, method: int, num_tokens: int) -> float:
+        """Relative cost of reading so many tokens."""
+        return self._reading.get(method, ASSUMED_READING) * num_tokens
+
     def knows_drafting(self, method: int) -> bool:
         return any(name == method and known.is_known for (name, _), known in self._drafting.items())
 
     def forget_method(self, method: int) -> None:
         self._commits.pop(method, None)
+        self._reading.pop(method, None)
         for key in [key for key in self._drafting if key[0] == method]:
             del self._drafting[key]
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import Proposer, SequenceView
-from draftproof.proposers.evidence import assumed_prices
+from draftproof.proposers.base import Offer, Proposer, SequenceView
+from draftproof.proposers.evidence import INSTEAD, assumed_prices
 from draftproof.proposers.guard import Guard
 from draftproof.proposers.registry import without_weights
 from draftproof.verify.types import NoiseKey, Verdict
@@ -29,26 +29,32 @@ MAY_PASS = frozenset({"DP401", "DP402", "DP404", "DP601", "DP701"})
 
 @dataclass(slots=True)
 class Drafted:
-    """A request that may draft, and the proposer that serves it."""
+    """A request that may draft, and the proposer that serves it.
+
+    reads    whether a source of its drafts must read the text first
+    instead  what is expected where look-up has no draft, in tokens, as long as nothing was measured
+    """
 
     view: SequenceView
     intent: SpeculationIntent
     guard: Guard
+    reads: bool
+    instead: float
 
 
 class Spent(NamedTuple):
-    """Seconds inside proposers since they were asked for last.
+    """Seconds inside proposers since they were asked for last, by configuration and source.
 
-    drafting_s  by configuration
-    reading_s   for text that proposers had not read yet: prompts, and what other drafts brought
+    reading  tokens of text that proposers had not read yet (prompts, and what other drafts brought), and seconds that
+             they took, which are not among the others
     """
 
-    drafting_s: dict[SpeculationIntent, float]
-    reading_s: float
+    drafting_s: dict[tuple[SpeculationIntent, int], float]
+    reading: dict[tuple[SpeculationIntent, int], tuple[int, float]]
 
     @property
     def total_s(self) -> float:
-        return sum(self.drafting_s.values()) + self.reading_s
+        return sum(self.drafting_s.values()) + sum(seconds for _, seconds in self.reading.values())
 
 
 class Drafting:
@@ -67,7 +73,7 @@ class Drafting:
         self._refused: OrderedDict[SpeculationIntent, dict[str, str]] = OrderedDict()
         self._requests: dict[str, Drafted] = {}
         self._spent_s: dict[SpeculationIntent, float] = {}
-        self._reading_s = 0.0
+        self._reading: dict[tuple[SpeculationIntent, int], tuple[int, float]] = {}
 
     def prepare(
         self, intent: SpeculationIntent, refuses: bool
@@ -91,7 +97,10 @@ class Drafting:
     def add(self, view: SequenceView, intent: SpeculationIntent) -> Proposer:
         """Finds or makes the request's proposer, whose refusal (a DraftproofError) is the caller's."""
         guard = self._guard_for(intent)
-        self._requests[view.req_id] = Drafted(view, intent, guard)
+        sources = guard.proposer.sources
+        leads = sources[0].follows_prices and not sources[-1].follows_prices
+        reads = any(source.reads for source in sources)
+        self._requests[view.req_id] = Drafted(view, intent, guard, reads, INSTEAD if leads else 0.0)
         self._num_users[intent] += 1
         self._idle.pop(intent, None)
         return guard.proposer
@@ -128,9 +137,31 @@ class Drafting:
         request = self._requests.get(req_id)
         return request.view.note if request is not None else None
 
+    def lags(self, req_id: str) -> Sequence[int]:
+        """Tokens that each source of the request's drafts would have to read first; empty: none of them any."""
+        request = self._requests.get(req_id)
+        if request is None or not request.reads:
+            return ()
+        sources = enumerate(request.guard.proposer.sources)
+        return [request.guard.lag(request.view, place) if each.reads else 0 for place, each in sources]
+
+    def source(self, req_id: str) -> int:
+        """The source that was asked for the request's draft last, which is the one that drafted if any did."""
+        request = self._requests.get(req_id)
+        return 0 if request is None else request.view.source
+
     def take_spent(self) -> Spent:
-        spent = Spent(self._spent_s, self._reading_s)
-        self._spent_s, self._reading_s = {}, 0.0
+        drafting_s = {}
+        for intent, seconds in self._spent_s.items():
+            drafting_s[intent, 0] = seconds
+            guard = self._guards.get(intent)
+            for place, part_s in enumerate(guard.take_spent_s()[1:] if guard else (), 1):
+                drafting_s[intent, place] = part_s
+                drafting_s[intent, 0] -= part_s
+        for key, (_, seconds) in self._reading.items():
+            drafting_s[key] = drafting_s.get(key, 0.0) - seconds  # that is not what drafting costs
+        spent = Spent(drafting_s, self._reading)
+        self._spent_s, self._reading = {}, {}
         return spent
 
     def propose(
@@ -139,10 +170,12 @@ class Drafting:
         budgets: Sequence[int],
         block_tables: Sequence[list[int]],
         prices: Sequence[Sequence[float] | None],
+        offers: Sequence[Sequence[Offer]],
     ) -> DraftBatch:
         """One entry per request, in order; empty where nothing drafts.
 
-        `block_tables` are their cache blocks; where no prices are given some are assumed.
+        `block_tables` are their cache blocks; where no prices are given some are assumed. `offers` are for requests
+        with several sources of drafts, empty where none were decided.
         """
         num_cheap = max(0, CHEAP_ROWS // max(1, len(req_ids)) - 1)
         groups: dict[int, list[int]] = {}
@@ -150,9 +183,9 @@ class Drafting:
             if budgets[index] > 0 and self.drafts(req_id):
                 request = self._requests[req_id]
                 known = prices[index]
-                request.view.prices = (
-                    known if known is not None else assumed_prices(num_cheap, budgets[index])
-                )
+                if known is None:
+                    known = assumed_prices(num_cheap, budgets[index], request.instead)
+                request.view.prices, request.view.offers = known, offers[index]
                 request.view.block_ids = block_tables[index]
                 groups.setdefault(id(request.guard), []).append(index)
         if not groups:
@@ -215,11 +248,13 @@ class Drafting:
                 self._idle[request.intent] = None
 
     def _take_reading(self, requests: Sequence[Drafted]) -> None:
-        """What was spent on reading is not what drafting costs."""
         for request in requests:
-            seconds, request.view.reading_s = request.view.reading_s, 0.0
-            self._spent_s[request.intent] -= seconds
-            self._reading_s += seconds
+            view = request.view
+            if view.num_read:
+                key = request.intent, view.source
+                num_tokens, seconds = self._reading.get(key, (0, 0.0))
+                self._reading[key] = num_tokens + view.num_read, seconds + view.reading_s
+                view.num_read, view.reading_s = 0, 0.0
 
     def _guard_for(self, intent: SpeculationIntent) -> Guard:
         if intent in self._refused:  # a drafter that did not fit is not loaded again for every request

@@ -39,7 +39,7 @@ from draftproof.engine.sequence import Sequence as RunningSequence
 from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.kv.pool import BlockPool
-from draftproof.proposers.base import Proposer, SequenceView
+from draftproof.proposers.base import Offer, Proposer, SequenceView
 from draftproof.proposers.registry import create_proposer
 from draftproof.proposers.resources import Resources
 
@@ -283,7 +283,7 @@ class Engine:
             if item.sequence.started_s is None:
                 item.sequence.started_s = started_s
                 self._drafting.begin(item.sequence.request.req_id)
-        scheduled, prices = self._decide_depths(scheduled)
+        scheduled, prices, offers = self._decide_depths(scheduled)
         sampling = [item for item in scheduled if item.samples]
         sequences = [item.sequence for item in sampling]
 
@@ -292,6 +292,7 @@ class Engine:
             [item.budget for item in sampling],
             [sequence.block_ids for sequence in sequences],
             prices,
+            offers,
         )
         batch, row_offsets = build_pass(scheduled, draft)
         pass_started_s = time.perf_counter()
@@ -312,11 +313,16 @@ class Engine:
         share_cost(cost, scheduled, judgements)
         self._round_costs.append(cost)
         outcomes = [
-            Outcome(item.sequence.request.req_id, judged.num_proposed, len(judged.verdict.path))
+            Outcome(
+                item.sequence.request.req_id,
+                judged.num_proposed,
+                len(judged.verdict.path),
+                self._drafting.source(item.sequence.request.req_id),
+            )
             for item, judged in zip(sampling, judgements, strict=True)
             if item.decodes
         ]
-        self._controller.observe(cost, spent.drafting_s, outcomes)
+        self._controller.observe(cost, spent.drafting_s, outcomes, spent.reading)
         for event in events:
             if event.finished is not None:
                 self._controller.end(event.req_id)
@@ -476,34 +482,38 @@ class Engine:
             request.req_id,
             intent,
             sequence.depth,
-            follows_prices=proposer.follows_prices,
+            sources=proposer.sources,
             is_adaptive=intent.adaptive,
         )
 
     def _decide_depths(
         self, scheduled: list[Scheduled]
-    ) -> tuple[list[Scheduled], list[Sequence[float] | None]]:
-        """The same parts with the depths that are worth their time, and a price list per sampling sequence."""
+    ) -> tuple[list[Scheduled], list[Sequence[float] | None], list[Sequence[Offer]]]:
+        """The same parts with the depths that are worth their time, and per sampling sequence prices and offers."""
         decoding = []
         for item in scheduled:
             if item.decodes:
                 req_id = item.sequence.request.req_id
                 limit = item.budget if self._drafting.drafts(req_id) else 0
-                decoding.append(Decoding(req_id, limit, item.sequence.num_computed))
+                lags = self._drafting.lags(req_id) if limit else ()
+                decoding.append(Decoding(req_id, limit, item.sequence.num_computed, lags))
         plan = self._controller.plan(decoding, sum(item.num_rows for item in scheduled if not item.decodes))
-        decided = iter(zip(plan.budgets, plan.prices, strict=True))
+        decided = iter(zip(plan.budgets, plan.prices, plan.offers, strict=True))
         parts: list[Scheduled] = []
         prices: list[Sequence[float] | None] = []
+        offers: list[Sequence[Offer]] = []
         for item in scheduled:
-            price = None
+            price: Sequence[float] | None = None
+            offered: Sequence[Offer] = ()
             if item.decodes:
-                budget, price = next(decided)
+                budget, price, offered = next(decided)
                 if budget != item.budget:
                     item = Scheduled(item.sequence, item.num_rows, item.samples, item.decodes, budget)
             parts.append(item)
             if item.samples:
                 prices.append(price)
-        return parts, prices
+                offers.append(offered)
+        return parts, prices, offers
 
     def _commit_or_fail(self, sequence: RunningSequence, judged: Judgement) -> StreamEvent:
         """A fault while one request's tokens are emitted ends that request and no other."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -19,9 +19,29 @@ from draftproof.proposers.evidence import ASSUMED_PRICES
 from draftproof.verify.types import NoiseKey, Rule, Verdict
 
 
+class Source(NamedTuple):
+    """One source of drafts in a proposer; where there are several, the first that has a draft for a request gives it.
+
+    follows_prices  it drafts by `SequenceView.prices`, so it may be given any budget; else as deep as it is asked
+    depth           most tokens that it drafts, whatever it may
+    reads           it must have read the text before it drafts: `ReadsText.lag` tells how much is missing
+    """
+
+    follows_prices: bool
+    depth: int = 128
+    reads: bool = False
+
+
+class Offer(NamedTuple):
+    """What a source may draft in a round: at most `budget` tokens, at `prices` (as `SequenceView.prices`)."""
+
+    budget: int
+    prices: Sequence[float]
+
+
 @dataclass(slots=True)
 class SequenceView:
-    """What a proposer may read of one request. It writes nothing here but `note` and `reading_s`.
+    """What a proposer may read of one request. It writes nothing here but the last four fields.
 
     token_ids       prompt and committed output, the engine's own growing list (do not copy it per round)
     num_prompt      how many of them are prompt
@@ -30,7 +50,10 @@ class SequenceView:
     depth           upper bound of drafted tokens per round that the request's configuration names
     prices          prices[d] is what drafting d tokens costs in this round, in tokens: as much time as that many
                     take otherwise. Set by the engine before each `propose`. A proposer that knows how likely its
-                    tokens are drafts as many as gain most over their price
+                    tokens are drafts as many as gain most over their price. prices[0] is negative where another
+                    source drafts instead: what that is expected to gain over its own price. In a proposer of
+                    several sources they are those of the source that is asked
+    offers          what each source of a proposer of several may draft in this round; empty: each all of its budget
     noise           names the noise of the coming round
     rule            how the request's drafts are judged: MATCH wants what the target itself would take, under its
                     noise; the others take draws from q; BLOCK takes no trees
@@ -40,6 +63,9 @@ class SequenceView:
     note            what the user should know of this request's drafts; set by the proposer, shown by the engine
     reading_s       seconds that the proposer spent on text that it had not read yet, which a draft costs once and not
                     per token; added to by the proposer, taken by the engine
+    num_read        tokens that it read in that time
+    source          the last source that was asked in this round, which is the one that drafted if any did; written by
+                    proposers of several
     """
 
     req_id: str
@@ -50,12 +76,15 @@ class SequenceView:
     scope: str = ""
     depth: int = 1
     prices: Sequence[float] = ASSUMED_PRICES
+    offers: Sequence[Offer] = ()
     noise: NoiseKey = field(default_factory=lambda: NoiseKey(0, 0))
     rule: Rule = Rule.MATCH
     sampling: SamplingState | None = None
     block_ids: list[int] = field(default_factory=list)
     note: str | None = None
     reading_s: float = 0.0
+    num_read: int = 0
+    source: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +109,11 @@ class Proposer(Protocol):
 
     name: str
     needs: ProposerNeeds
-    follows_prices: bool
-    """Whether it drafts by `SequenceView.prices`, so that it may be given any budget; else as deep as it is asked."""
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """In the order in which they are asked; one, but for proposers that are made of others (`HasSources`)."""
+        ...
 
     def begin(self, sequence: SequenceView) -> None: ...
 
@@ -114,6 +146,15 @@ class DraftsChains(Protocol):
 
 
 @runtime_checkable
+class HasSources(Protocol):
+    """What a proposer of several sources offers besides. It writes `SequenceView.source`."""
+
+    def take_spent_s(self) -> list[float]:
+        """Seconds spent in each source since this was asked last."""
+        ...
+
+
+@runtime_checkable
 class HoldsCache(Protocol):
     """What a proposer offers besides when it keeps state per token that costs memory or cannot be rebuilt.
 
@@ -135,4 +176,13 @@ class HoldsCache(Protocol):
         The sequence goes on: state is rebuilt from `token_ids` when there is room, and until then nothing is
         drafted for it.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsText(Protocol):
+    """What a proposer with sources that `reads` offers besides."""
+
+    def lag(self, sequence: SequenceView, source: int = 0) -> int:
+        """About how many tokens a source would read before a draft now, beyond what a step computes in passing."""
         ...

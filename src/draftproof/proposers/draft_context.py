@@ -24,6 +24,10 @@ class Context(Protocol):
         cannot be said in the drafter's tokens (it ends within a character)."""
         ...
 
+    def num_tokens(self, sequence: SequenceView) -> int:
+        """How many tokens `read` would give, or about so many."""
+        ...
+
 
 class SameTokens:
     """Target and drafter share ids: the text is the engine's own list, or its end."""
@@ -41,6 +45,13 @@ class SameTokens:
         if self._start:
             ids = ids[self._start :]
         return ids, len(ids)
+
+    def num_tokens(self, sequence: SequenceView) -> int:
+        num_tokens = len(sequence.token_ids)
+        if self._start is None:
+            assert self._tail is not None
+            return min(num_tokens, self._tail)
+        return num_tokens - self._start
 
 
 class MappedTokens:
@@ -78,6 +89,9 @@ class MappedTokens:
             self._ids.extend(token for token in mapped if token is not None)
         self._num_read = len(sequence.token_ids)
         return (self._ids, first_changed) if self._ids else None
+
+    def num_tokens(self, sequence: SequenceView) -> int:
+        return len(self._ids) + len(sequence.token_ids) - self._num_read
 
     def _encode_prompt(self, token_ids: list[int]) -> list[int]:
         """With the beginning that the drafter was taught; the target's own, a BOS token, is no text."""

@@ -20,7 +20,7 @@ from draftproof.kv.pool import BlockPool
 from draftproof.kv.table import BlockTable, PrefixKeys
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.draft_context import CachedRequest, Context, MappedTokens, SameTokens
 from draftproof.proposers.drafter import Drafter
 from draftproof.proposers.drawing import Chain, Chains, draft_batch
@@ -50,16 +50,16 @@ class DraftModelProposer:
 
     name = "draft_model"
     needs = ProposerNeeds()
-    follows_prices = False
 
     def __init__(
         self, drafter: Drafter, resources: Resources, depth: int, draws: bool, tail: int | None = None
     ) -> None:
-        """`tail`: tokens of the text before the first draft that the drafter reads at most, where ids are equal."""
+        """`tail`: tokens of the text that the drafter reads at most before a draft, where ids are equal."""
         self._drafter = drafter
-        self._tail = tail
+        self._tail = tail if drafter.to_drafter is None else None
         self._target = resources.target
         self._depth = depth
+        self.sources = (Source(follows_prices=False, depth=depth, reads=True),)
         self._shares_prefixes = resources.shares_prefixes
         self._chains = Chains(drafter.token_map, draws)
         self._cache = drafter.model.new_cache(drafter.num_blocks)
@@ -103,6 +103,17 @@ class DraftModelProposer:
         request = self._requests.get(sequence.req_id)
         return request is not None and request.release()
 
+    def lag(self, sequence: SequenceView, source: int = 0) -> int:
+        """In the target's tokens, where vocabularies differ."""
+        num_missing = self._num_missing(sequence)
+        if self._tail is not None:
+            num_missing = min(num_missing, self._tail)
+        return num_missing if num_missing > FEW_ROWS else 0
+
+    def _num_missing(self, sequence: SequenceView) -> int:
+        request = self._requests[sequence.req_id]
+        return request.context.num_tokens(sequence) - request.num_cached - request.num_fed
+
     def _new_context(self) -> Context:
         if self._drafter.to_drafter is None:
             return SameTokens(self._tail)
@@ -115,7 +126,13 @@ class DraftModelProposer:
         """An empty chain with its cache blocks at hand; None when the request cannot draft now."""
         request = self._requests[sequence.req_id]
         limit = min(budget, sequence.depth, self._depth)
-        if limit < 1 or request.is_stopped or not request.follow(sequence):
+        if limit < 1 or request.is_stopped:
+            return None
+        if self._tail is not None and self._num_missing(sequence) > self._tail:
+            request.release()  # it begins anew with the text's end, which is quicker
+            self.begin(sequence)
+            request = self._requests[sequence.req_id]
+        if not request.follow(sequence):
             return None
         num_tokens, num_positions = len(request.token_ids), self._drafter.model.config.context_length
         if num_tokens > num_positions:
@@ -160,7 +177,9 @@ class DraftModelProposer:
         for chain, part in zip(asked, parts, strict=True):
             part.request.computed(len(part.token_ids))
             if num_rows > FEW_ROWS * len(parts):  # fewer cost about what a step costs, and count as one
-                chain.view.reading_s += pass_s * (len(part.token_ids) - part.wants_logits) / num_rows
+                num_read = len(part.token_ids) - part.wants_logits
+                chain.view.num_read += num_read
+                chain.view.reading_s += pass_s * num_read / num_rows
         return ready, logits
 
     def _step(self, chains: Sequence[Chain]) -> Tensor:

@@ -23,10 +23,15 @@ DECAY = 0.97
 """Weight that an older observation keeps at each newer one of its class."""
 
 
-def assumed_prices(num_cheap: int, depth: int) -> list[float]:
+INSTEAD = 1.0
+"""What a drafter with weights is expected to gain over its price where nothing was measured, in tokens: as much as a
+draft after two or three agreeing tokens."""
+
+
+def assumed_prices(num_cheap: int, depth: int, instead: float = 0.0) -> list[float]:
     """`SequenceView.prices` where nothing was measured: the first `num_cheap` tokens cost little, the others more."""
-    cheap = [min(tokens, num_cheap) for tokens in range(depth + 1)]
-    return [CHEAP_PRICE * few + PRICE * (tokens - few) for tokens, few in enumerate(cheap)]
+    cheap = [min(tokens, num_cheap) for tokens in range(1, depth + 1)]
+    return [-instead, *(CHEAP_PRICE * few + PRICE * (tokens - few) for tokens, few in enumerate(cheap, 1))]
 
 
 ASSUMED_PRICES = tuple(assumed_prices(3, 128))
@@ -52,7 +57,8 @@ class Evidence:
     ) -> int:
         """Tokens worth drafting after `length` agreed, at most `limit`: so many as gain most over their price.
 
-        `prices[d]` is what d drafted tokens cost, in tokens; more than it names are not drafted. `shares` are, per
+        `prices[d]` is what d drafted tokens cost, in tokens (what none lose, negative, for 0); more than it names are
+        not drafted. `shares` are, per
         token, the part of the occurrences that it has on its side where they disagree.
         """
         survival, gain, best, num_worth = 1.0, 0.0, -prices[0], 0

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import DraftsChains, HoldsCache, Proposer, SequenceView
+from draftproof.proposers.base import DraftsChains, HasSources, HoldsCache, Proposer, ReadsText, SequenceView
 from draftproof.verify.types import Rule, Verdict
 
 ROUNDS_ALONE = 64
@@ -38,16 +38,13 @@ class Guard:
         self.proposer = proposer
         self.failures: dict[str, str] = {}
         self._chains = proposer.chains if isinstance(proposer, DraftsChains) else None
+        self._sources = proposer if isinstance(proposer, HasSources) else None
         self._vocab_size = vocab_size
         self._rounds_alone = 0
 
     @property
     def drafts_chains(self) -> bool:
         return self._chains is not None
-
-    @property
-    def holds_cache(self) -> bool:
-        return isinstance(self.proposer, HoldsCache)
 
     def serves(self, sequence: SequenceView) -> bool:
         return sequence.req_id not in self.failures
@@ -130,6 +127,19 @@ class Guard:
             except Exception as error:
                 self._fail(sequence, error)
         return False
+
+    def lag(self, sequence: SequenceView, source: int = 0) -> int:
+        """Tokens that the proposer would read before a draft now; none where it reads nothing."""
+        if self.serves(sequence) and isinstance(self.proposer, ReadsText):
+            try:
+                return self.proposer.lag(sequence, source)
+            except Exception as error:
+                self._fail(sequence, error)
+        return 0
+
+    def take_spent_s(self) -> Sequence[float]:
+        """Seconds in each source since this was asked last; empty where there is one."""
+        return self._sources.take_spent_s() if self._sources is not None else ()
 
     def _served(self, sequences: Sequence[SequenceView]) -> list[int]:
         return [index for index, sequence in enumerate(sequences) if self.serves(sequence)]

@@ -25,7 +25,7 @@ from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NGram, Predicted, Suffix
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers import evidence, ngram, pool, predicted, suffix
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.verify.types import Verdict
 
 SOURCES = Sources("look-up", Path(__file__).parent / "kernels", "look_up.cpp")
@@ -40,7 +40,6 @@ class PartStruct(ctypes.Structure):
 
     _fields_ = [
         *((name, c_int32) for name in ("kind", "depth")),
-        ("least_chance", c_double),
         *((name, c_int32) for name in ("max_candidates", "max_agreement")),
         *((name, c_int32) for name in ("max_outputs", "max_tokens", "max_output_tokens")),
         *((name, c_double) for name in ("max_factor", "min_share")),
@@ -100,17 +99,15 @@ class LookUpProposer:
     """The draft of the first part that has one."""
 
     needs = ProposerNeeds()
-    follows_prices = True
+    sources = (Source(follows_prices=True),)
 
-    def __init__(
-        self, parts: Sequence[LookUpIntent], name: str | None = None, least_chance: float = 0.0
-    ) -> None:
-        """`name` None: the first part's method. `least_chance` as of the parts. There must be a `library`."""
+    def __init__(self, parts: Sequence[LookUpIntent], name: str | None = None) -> None:
+        """`name` None: the first part's method. There must be a `library`."""
         found = library()
         assert found is not None
         self.name: str = name or parts[0].method
         self._library = found
-        structs = (PartStruct * len(parts))(*(_part(part, least_chance) for part in parts))
+        structs = (PartStruct * len(parts))(*(_part(part) for part in parts))
         sizes = [_sizes(part) for part in parts]
         flat = [size for each in sizes for size in each]
         prior = PriorStruct(evidence.PRIOR_AGREEMENT, evidence.PRIOR_WEIGHT, evidence.DECAY)
@@ -238,8 +235,8 @@ def _sizes(part: LookUpIntent) -> list[int]:
     return sorted(predicted.SIZES)
 
 
-def _part(part: LookUpIntent, least_chance: float) -> PartStruct:
-    struct = PartStruct(depth=part.num_speculative_tokens, least_chance=least_chance)
+def _part(part: LookUpIntent) -> PartStruct:
+    struct = PartStruct(depth=part.num_speculative_tokens)
     if isinstance(part, NGram):
         struct.kind = 0
         struct.max_candidates, struct.max_agreement = ngram.MAX_CANDIDATES, ngram.MAX_AGREEMENT

@@ -13,7 +13,7 @@ from itertools import islice
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.evidence import Evidence
 from draftproof.proposers.occurrences import Indexes, Occurrences, agreement, continuation
 from draftproof.verify.types import Verdict
@@ -43,22 +43,11 @@ class NGramProposer:
 
     name = "ngram"
     needs = ProposerNeeds()
-    follows_prices = True
+    sources = (Source(follows_prices=True),)
 
-    def __init__(
-        self,
-        depth: int,
-        min_size: int,
-        max_size: int,
-        least_chance: float = 0.0,
-        indexes: Indexes | None = None,
-    ) -> None:
-        """`least_chance` that the first token is accepted, below which another proposer drafts better.
-
-        `indexes` of the sizes that are looked up here, and maybe more; None: its own.
-        """
+    def __init__(self, depth: int, min_size: int, max_size: int, indexes: Indexes | None = None) -> None:
+        """`indexes` of the sizes that are looked up here, and maybe more; None: its own."""
         self._depth = depth
-        self._least_chance = least_chance
         self._sizes = range(min_size, max_size + 1)
         self._indexes = Indexes(self._sizes) if indexes is None else indexes
         self._requests: dict[str, _Request] = {}
@@ -101,8 +90,6 @@ class NGramProposer:
         position, length = found
         request.guess = continuation(text, position, limit)
         request.guess_length, request.guess_at = length, len(text)
-        if request.evidence.chance(length) < self._least_chance:
-            return []
         return request.guess[: request.evidence.num_worth(length, limit, sequence.prices)]
 
     def _longest(self, index: Occurrences, text: list[int]) -> tuple[int, int] | None:

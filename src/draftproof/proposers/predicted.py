@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.evidence import Evidence
 from draftproof.proposers.occurrences import agreement
 from draftproof.verify.types import Verdict
@@ -56,12 +56,10 @@ class PredictedProposer:
 
     name = "predicted"
     needs = ProposerNeeds()
-    follows_prices = True
+    sources = (Source(follows_prices=True),)
 
-    def __init__(self, depth: int, least_chance: float = 0.0) -> None:
-        """`least_chance` that the first token is accepted, below which another proposer drafts better."""
+    def __init__(self, depth: int) -> None:
         self._depth = depth
-        self._least_chance = least_chance
         self._requests: dict[str, _Request] = {}
 
     def begin(self, sequence: SequenceView) -> None:
@@ -103,8 +101,6 @@ class PredictedProposer:
             return []
         request.guess = request.prediction[request.cursor : request.cursor + limit]
         request.guess_length = request.length
-        if request.evidence.chance(request.length) < self._least_chance:
-            return []
         num_worth = request.evidence.num_worth(request.length, len(request.guess), sequence.prices)
         return list(request.guess[:num_worth])
 

@@ -40,11 +40,6 @@ AUTO_MODEL_DEPTH = 4
 AUTO_TAIL = 128
 """Tokens of the text that a draft model reads before its first draft under `auto`: a whole prompt takes as long as ten
 rounds and more, and what lies farther back is copied by look-up."""
-AUTO_PATIENCE = 4
-"""Rounds without a draft from look-up after which such a drafter is asked, too: its reading takes as long as a few
-rounds, and copied text never needs it."""
-AUTO_LEAST_CHANCE = 0.6
-"""Chance of acceptance from which look-up drafts under `auto` although a drafter with weights stands behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +94,14 @@ def has_library(resources: Resources | None) -> bool:
 
 
 def _in_python(
-    intent: LookUpIntent, least_chance: float = 0.0, indexes: Indexes | None = None
+    intent: LookUpIntent, indexes: Indexes | None = None
 ) -> NGramProposer | SuffixProposer | PredictedProposer:
     if isinstance(intent, NGram):
         sizes = intent.prompt_lookup_min, intent.prompt_lookup_max
-        return NGramProposer(intent.num_speculative_tokens, *sizes, least_chance, indexes)
+        return NGramProposer(intent.num_speculative_tokens, *sizes, indexes)
     if isinstance(intent, Suffix):
-        return SuffixProposer(intent, least_chance, indexes)
-    return PredictedProposer(intent.num_speculative_tokens, least_chance)
+        return SuffixProposer(intent, indexes)
+    return PredictedProposer(intent.num_speculative_tokens)
 
 
 def _draft_model(intent: DraftModel, resources: Resources | None, tail: int | None = None) -> Proposer:
@@ -146,21 +141,20 @@ def _vocab_size(resources: Resources | None) -> int | None:
 def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     """The suffix part may draft two tokens per agreeing one: `Evidence` bounds it, and measured better than one."""
     depth = intent.num_speculative_tokens
-    least_chance = 0.0 if intent.model is None else AUTO_LEAST_CHANCE
     ngram = NGram(num_speculative_tokens=depth)
     suffix = Suffix(num_speculative_tokens=depth, suffix_decoding_max_spec_factor=2.0)
     look_up: list[LookUpIntent] = [Predicted(num_speculative_tokens=depth), suffix, ngram]
     parts: list[Proposer]
     if has_library(resources):
-        parts = [LookUpProposer(look_up, intent.method, least_chance)]
+        parts = [LookUpProposer(look_up, intent.method)]
         if intent.model is None:
             return parts[0]
     else:
         indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
-        parts = [_in_python(part, least_chance, indexes) for part in look_up]
+        parts = [_in_python(part, indexes) for part in look_up]
     if intent.model is not None:
         parts.append(_auto_drafter(intent, intent.model, resources))
-    return CascadeProposer(parts, "auto", _vocab_size(resources), AUTO_PATIENCE)
+    return CascadeProposer(parts, "auto", _vocab_size(resources))
 
 
 def _auto_drafter(intent: Auto, model: str, resources: Resources | None) -> Proposer:

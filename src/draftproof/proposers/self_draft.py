@@ -16,7 +16,7 @@ from torch import Tensor
 from draftproof.kv.cache import BLOCK_SIZE
 from draftproof.models.base import ForwardBatch, Segment
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.drafter import Drafter
 from draftproof.proposers.drawing import Chain, Chains, draft_batch
 from draftproof.proposers.resources import Resources
@@ -28,13 +28,13 @@ class SelfDraftProposer:
 
     name = "self"
     needs = ProposerNeeds(target_cache=True)
-    follows_prices = False
 
     def __init__(self, drafter: Drafter, resources: Resources, depth: int, draws: bool) -> None:
         self._model = drafter.model
         self._drafter = drafter  # held: it is freed with the last proposer that drafts with it
         self._cache = resources.cache
         self._depth = depth
+        self.sources = (Source(follows_prices=False, depth=depth),)
         self._chains = Chains(drafter.token_map, draws)
         self._broken: set[str] = set()
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from draftproof.core.intent import Suffix
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.evidence import Evidence
 from draftproof.proposers.occurrences import Indexes, Occurrences, agreement, continuation
 from draftproof.proposers.pool import Pools
@@ -56,15 +56,11 @@ class SuffixProposer:
 
     name = "suffix"
     needs = ProposerNeeds()
-    follows_prices = True
+    sources = (Source(follows_prices=True),)
 
-    def __init__(self, intent: Suffix, least_chance: float = 0.0, indexes: Indexes | None = None) -> None:
-        """`least_chance` that the first token is accepted, below which another proposer drafts better.
-
-        `indexes` of the sizes that are looked up here, and maybe more; None: its own.
-        """
+    def __init__(self, intent: Suffix, indexes: Indexes | None = None) -> None:
+        """`indexes` of the sizes that are looked up here, and maybe more; None: its own."""
         self._intent = intent
-        self._least_chance = least_chance
         self._sizes = tuple(size for size in SIZES if size <= intent.suffix_decoding_max_tree_depth)
         self._pools = Pools(self._sizes, intent.suffix_decoding_max_cached_requests)
         self._indexes = Indexes(self._sizes) if indexes is None else indexes
@@ -111,8 +107,6 @@ class SuffixProposer:
         limit = min(limit, int(length * self._intent.suffix_decoding_max_spec_factor))
         guess, shares = _majority(voters, text, limit, self._intent.suffix_decoding_min_token_prob)
         request.guess, request.guess_length, request.guess_at = guess, length, len(text)
-        if request.evidence.chance(length) < self._least_chance:
-            return []
         return guess[: request.evidence.num_worth(length, len(guess), sequence.prices, shares)]
 
     def _longest(self, index: Occurrences, sequence: SequenceView) -> list[_Occurrence]:

@@ -24,10 +24,13 @@ from draftproof.engine.controller import (
     DepthController,
     Outcome,
 )
+from draftproof.proposers.base import Source
 from support.depth_simulator import (
+    CHAIN,
     CHATTING,
     COPYING,
     LOOK_UP,
+    PRICED,
     Acceptance,
     Drafter,
     LookUps,
@@ -205,8 +208,8 @@ class Driven:
     def __init__(self) -> None:
         self.controller = DepthController()
 
-    def add(self, req_id: str, *, is_adaptive: bool = True, follows_prices: bool = False) -> None:
-        self.controller.add(req_id, "m", 4, follows_prices=follows_prices, is_adaptive=is_adaptive)
+    def add(self, req_id: str, *, is_adaptive: bool = True) -> None:
+        self.controller.add(req_id, "m", 4, sources=(CHAIN,), is_adaptive=is_adaptive)
 
     def round(self, *req_ids: str, accepted: int = 0, limit: int = 4, draft_s: float = 0.003) -> list[int]:
         budgets = self.controller.plan([Decoding(req_id, limit, 100) for req_id in req_ids]).budgets
@@ -219,7 +222,7 @@ class Driven:
         cost = RoundCost(
             draft_s=draft_s, verify_s=0.01, num_decode_rows=rows, batch=len(req_ids), context=100
         )
-        self.controller.observe(cost, {"m": draft_s}, outcomes)
+        self.controller.observe(cost, {("m", 0): draft_s}, outcomes)
         return budgets
 
 
@@ -284,7 +287,7 @@ def test_prices_rise_with_rows_and_with_load() -> None:
         controller = DepthController()
         names = [f"r{index}" for index in range(batch)]
         for name in names:
-            controller.add(name, "m", 8, follows_prices=True, is_adaptive=True)
+            controller.add(name, "m", 8, sources=(PRICED,), is_adaptive=True)
         found: list[float] | None = None
         for number in range(40):
             plan = controller.plan([Decoding(name, 8, 100) for name in names])
@@ -308,15 +311,15 @@ def test_prices_rise_with_rows_and_with_load() -> None:
 def test_many_methods_are_kept_within_bounds() -> None:
     controller = DepthController()
     for number in range(500):
-        controller.add("r", f"method {number}", 4, follows_prices=False, is_adaptive=True)
+        controller.add("r", f"method {number}", 4, sources=(CHAIN,), is_adaptive=True)
         for _ in range(4):
             plan = controller.plan([Decoding("r", 4, 100)])
             rows = 1 + plan.budgets[0]
             cost = RoundCost(draft_s=1e-3, verify_s=0.01, num_decode_rows=rows, batch=1, context=100)
-            controller.observe(cost, {f"method {number}": 1e-3}, [Outcome("r", plan.budgets[0], 0)])
+            controller.observe(cost, {(f"method {number}", 0): 1e-3}, [Outcome("r", plan.budgets[0], 0)])
         controller.end("r")
-    assert len(controller._methods) <= 64
-    assert len(controller._numbers) <= 64
+    assert len(controller._methods._records) <= 64
+    assert len(controller._methods._numbers) <= 64
     assert len(controller.costs._drafting) <= 64
 
 
@@ -337,7 +340,7 @@ def test_near_their_end_requests_still_get_prices() -> None:
     controller = DepthController()
     ids = [f"r{index}" for index in range(4)]
     for req_id in ids:
-        controller.add(req_id, "look-up", 16, follows_prices=True, is_adaptive=True)
+        controller.add(req_id, "look-up", 16, sources=(PRICED,), is_adaptive=True)
     left = 300
     while left > 1:
         plan = controller.plan([Decoding(req_id, min(16, left - 1), 100) for req_id in ids])
@@ -346,14 +349,16 @@ def test_near_their_end_requests_still_get_prices() -> None:
         drafted = [min(budget, 10) for budget in plan.budgets]
         rows = len(ids) + sum(drafted)
         outcomes = [Outcome(req_id, number, number) for req_id, number in zip(ids, drafted, strict=True)]
-        controller.observe(cost_of(len(ids), rows, 0.01 * (1 + 0.005 * rows)), {"look-up": 1e-5}, outcomes)
+        controller.observe(
+            cost_of(len(ids), rows, 0.01 * (1 + 0.005 * rows)), {("look-up", 0): 1e-5}, outcomes
+        )
         left -= 1 + max(drafted)
 
 
 def test_a_neighbour_of_fixed_depth_does_not_keep_others_from_drafting() -> None:
     controller = DepthController()
-    controller.add("fixed", "one", 4, follows_prices=False, is_adaptive=False)
-    controller.add("adaptive", "two", 4, follows_prices=False, is_adaptive=True)
+    controller.add("fixed", "one", 4, sources=(CHAIN,), is_adaptive=False)
+    controller.add("adaptive", "two", 4, sources=(CHAIN,), is_adaptive=True)
     budgets = []
     for _ in range(900):
         plan = controller.plan([Decoding("fixed", 4, 100), Decoding("adaptive", 4, 100)])
@@ -363,16 +368,18 @@ def test_a_neighbour_of_fixed_depth_does_not_keep_others_from_drafting() -> None
             Outcome("fixed", plan.budgets[0], plan.budgets[0]),
             Outcome("adaptive", budgets[-1], budgets[-1]),
         ]
-        controller.observe(cost_of(2, rows, 0.01 * (1 + 0.01 * rows)), {"one": 1e-4, "two": 1e-4}, outcomes)
+        controller.observe(
+            cost_of(2, rows, 0.01 * (1 + 0.01 * rows)), {("one", 0): 1e-4, ("two", 0): 1e-4}, outcomes
+        )
     assert mean(budget > 0 for budget in budgets[300:]) > 0.95
 
 
 def test_under_a_bound_the_reason_tells_speed_and_not_the_score() -> None:
     controller = DepthController(slo_tpot_s=0.005)
-    controller.add("r", "draft", 4, follows_prices=False, is_adaptive=True)
+    controller.add("r", "draft", 4, sources=(CHAIN,), is_adaptive=True)
     for _ in range(60):
         depth = controller.plan([Decoding("r", 4, 100)]).budgets[0]
-        controller.observe(cost_of(1, 1 + depth, 0.01), {"draft": 1e-5}, [Outcome("r", depth, depth)])
+        controller.observe(cost_of(1, 1 + depth, 0.01), {("draft", 0): 1e-5}, [Outcome("r", depth, depth)])
     reason = controller.reason("r")
     assert reason is not None
     assert 1.0 < float(reason.split("expected ")[1].split("×")[0]) <= 5.0
@@ -380,23 +387,23 @@ def test_under_a_bound_the_reason_tells_speed_and_not_the_score() -> None:
 
 def test_many_other_methods_do_not_make_a_running_ones_cost_forgotten() -> None:
     controller = DepthController()
-    controller.add("r", "slow", 4, follows_prices=False, is_adaptive=True)
+    controller.add("r", "slow", 4, sources=(CHAIN,), is_adaptive=True)
     for number in range(200):
-        controller.add(f"x{number}", f"method {number}", 4, follows_prices=False, is_adaptive=True)
+        controller.add(f"x{number}", f"method {number}", 4, sources=(CHAIN,), is_adaptive=True)
         controller.end(f"x{number}")
     drafted = 0
     for _ in range(200):  # a drafted token costs as much as five passes
         depth = controller.plan([Decoding("r", 4, 100)]).budgets[0]
         drafted += depth
         cost = cost_of(1, 1 + depth, 0.01, 0.05 * depth)
-        controller.observe(cost, {"slow": 0.05 * depth}, [Outcome("r", depth, depth // 2)])
+        controller.observe(cost, {("slow", 0): 0.05 * depth}, [Outcome("r", depth, depth // 2)])
     assert drafted < 30
 
 
 @pytest.mark.parametrize("batch", [1, 4, 16])
-@pytest.mark.parametrize("follows_prices", [False, True])
+@pytest.mark.parametrize("source", [CHAIN, PRICED], ids=["chain", "priced"])
 def test_where_nothing_is_to_be_gained_little_is_decided(
-    batch: int, follows_prices: bool, monkeypatch: pytest.MonkeyPatch
+    batch: int, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deciding costs time: nobody drafts and nothing is learnt, so whole batches are thought about seldom."""
     decided = 0
@@ -410,7 +417,7 @@ def test_where_nothing_is_to_be_gained_little_is_decided(
     controller = DepthController()
     ids = [f"r{index}" for index in range(batch)]
     for req_id in ids:
-        controller.add(req_id, "m", 8, follows_prices=follows_prices, is_adaptive=True)
+        controller.add(req_id, "m", 8, sources=(source,), is_adaptive=True)
     tried = set()
     for number in range(600):
         budgets = controller.plan([Decoding(req_id, 8, 100) for req_id in ids]).budgets
@@ -421,7 +428,7 @@ def test_where_nothing_is_to_be_gained_little_is_decided(
         outcomes = [Outcome(req_id, min(1, budget), 0) for req_id, budget in zip(ids, budgets, strict=True)]
         rows = batch + sum(outcome.drafted for outcome in outcomes)
         cost = cost_of(batch, rows, 0.01 * (1 + 0.1 * rows), 1e-4 * (rows - batch))
-        controller.observe(cost, {"m": cost.draft_s}, outcomes)
+        controller.observe(cost, {("m", 0): cost.draft_s}, outcomes)
     assert decided <= 500 / 12
     assert tried == set(ids), "everybody gets another chance"
 
@@ -439,7 +446,7 @@ def test_requests_that_end_do_not_make_a_plain_decision_anew(monkeypatch: pytest
     controller = DepthController()
     ids = [f"r{index}" for index in range(16)]
     for req_id in ids:
-        controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+        controller.add(req_id, "m", 8, sources=(PRICED,), is_adaptive=True)
 
     def rounds(number: int, rows_beside: int = 0) -> None:
         for _ in range(number):
@@ -447,7 +454,7 @@ def test_requests_that_end_do_not_make_a_plain_decision_anew(monkeypatch: pytest
             outcomes = [Outcome(req_id, min(1, b), 0) for req_id, b in zip(ids, budgets, strict=True)]
             rows = len(ids) + sum(outcome.drafted for outcome in outcomes)
             cost = cost_of(len(ids), rows, 0.01 * (1 + 0.1 * rows + 0.05 * rows_beside))
-            controller.observe(replace(cost, num_prefill_rows=rows_beside), {"m": 1e-5}, outcomes)
+            controller.observe(replace(cost, num_prefill_rows=rows_beside), {("m", 0): 1e-5}, outcomes)
 
     rounds(200)
     decided.clear()
@@ -455,7 +462,7 @@ def test_requests_that_end_do_not_make_a_plain_decision_anew(monkeypatch: pytest
         controller.end(ids.pop(0))
         rounds(2, rows_beside=100)
         ids.append(f"n{number}")
-        controller.add(ids[-1], "m", 8, follows_prices=True, is_adaptive=True)
+        controller.add(ids[-1], "m", 8, sources=(PRICED,), is_adaptive=True)
         rounds(3)
     assert 15 not in decided[5:]
     assert len(decided) < 1.4 * 50
@@ -472,7 +479,7 @@ def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
         controller = DepthController("throughput")
         ids = [f"r{index}" for index in range(8)]
         for req_id in ids:
-            controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+            controller.add(req_id, "m", 8, sources=(PRICED,), is_adaptive=True)
         total = 0
         for number in range(300):
             rows_beside = num_prefill_rows if number % 2 else 0
@@ -487,7 +494,7 @@ def test_prompt_rows_beside_it_do_not_make_a_draft_worth_more() -> None:
                 prefill_s=0.01 * 0.05 * rows_beside,
                 num_prefill_rows=rows_beside,
             )
-            controller.observe(cost, {"m": 1e-5}, outcomes)
+            controller.observe(cost, {("m", 0): 1e-5}, outcomes)
             total += rows - 8 if number % 2 and number > 50 else 0
         return total
 
@@ -498,12 +505,12 @@ def test_prices_are_what_rows_cost_although_decisions_give_them_the_benefit_of_t
     controller = DepthController()
     ids = [f"r{index}" for index in range(4)]
     for req_id in ids:
-        controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+        controller.add(req_id, "m", 8, sources=(PRICED,), is_adaptive=True)
     for number in range(60):
         controller.plan([Decoding(req_id, 8, 100) for req_id in ids])
         drafted = 1 if number in (2, 3) else 0
         outcomes = [Outcome(req_id, drafted if req_id == "r0" else 0, drafted) for req_id in ids]
-        controller.observe(cost_of(4, 4 + drafted, 0.01 * (1 + 0.1 * drafted)), {"m": 1e-5}, outcomes)
+        controller.observe(cost_of(4, 4 + drafted, 0.01 * (1 + 0.1 * drafted)), {("m", 0): 1e-5}, outcomes)
     controller._news = 1.0
     prices = next(prices for prices in plan_until_priced(controller, ids) if prices is not None)
     assert prices[1] == pytest.approx(4 * 0.1, rel=0.2)
@@ -514,7 +521,7 @@ def plan_until_priced(controller: DepthController, ids: Sequence[str]) -> list[l
         plan = controller.plan([Decoding(req_id, 8, 100) for req_id in ids])
         if any(plan.prices):
             return plan.prices
-        controller.observe(cost_of(4, 4, 0.01), {"m": 1e-5}, [Outcome(req_id, 0, 0) for req_id in ids])
+        controller.observe(cost_of(4, 4, 0.01), {("m", 0): 1e-5}, [Outcome(req_id, 0, 0) for req_id in ids])
     raise AssertionError("nobody is asked")
 
 
@@ -523,7 +530,7 @@ def test_time_for_prompts_earns_no_trials() -> None:
         controller = DepthController()
         ids = [f"r{index}" for index in range(16)]
         for req_id in ids:
-            controller.add(req_id, "m", 8, follows_prices=True, is_adaptive=True)
+            controller.add(req_id, "m", 8, sources=(PRICED,), is_adaptive=True)
         number = 0
         for _ in range(800):
             rows_beside = 256 if prefill_s else 0
@@ -534,7 +541,7 @@ def test_time_for_prompts_earns_no_trials() -> None:
             cost = replace(
                 cost_of(16, rows, 0.01 * (1 + 0.05 * rows)), prefill_s=prefill_s, num_prefill_rows=rows_beside
             )
-            controller.observe(cost, {"m": 1e-5}, outcomes)
+            controller.observe(cost, {("m", 0): 1e-5}, outcomes)
         return number
 
     assert tried(0.2) <= 1.5 * tried(0.0)
@@ -547,11 +554,11 @@ def test_what_another_text_copied_does_not_keep_one_drafting_that_copies_nothing
         [budget] = controller.plan([Decoding(req_id, 16, 100)]).budgets
         drafted = min(budget, 12 if accepts else 2)
         cost = cost_of(1, 1 + drafted, 0.01 * (1 + 0.04 * drafted), 1e-4 * (budget > 0))
-        controller.observe(cost, {"m": cost.draft_s}, [Outcome(req_id, drafted, drafted * accepts)])
+        controller.observe(cost, {("m", 0): cost.draft_s}, [Outcome(req_id, drafted, drafted * accepts)])
         return drafted
 
     for req_id, accepts in (("copies", True), ("does not", False)):
-        controller.add(req_id, "m", 16, follows_prices=True, is_adaptive=True)
+        controller.add(req_id, "m", 16, sources=(PRICED,), is_adaptive=True)
         drafted = [round(req_id, accepts) for _ in range(30)]
         assert drafted[0] or accepts, "it gets its chance"
         assert (controller.reason(req_id) or "").startswith("settled at depth 0") is not accepts
@@ -560,7 +567,7 @@ def test_what_another_text_copied_does_not_keep_one_drafting_that_copies_nothing
 
 def test_a_trial_of_a_look_up_is_priced_so_that_it_drafts_only_what_it_is_sure_of() -> None:
     controller = DepthController()
-    controller.add("r", "m", 8, follows_prices=True, is_adaptive=True)
+    controller.add("r", "m", 8, sources=(PRICED,), is_adaptive=True)
     priced = []
     for number in range(200):
         plan = controller.plan([Decoding("r", 8, 100)])
@@ -569,7 +576,7 @@ def test_a_trial_of_a_look_up_is_priced_so_that_it_drafts_only_what_it_is_sure_o
             priced.append(plan.prices[0])
         controller.observe(
             cost_of(1, 1 + drafted, 0.01 * (1 + 0.02 * drafted), 1e-4 * (plan.budgets[0] > 0)),
-            {"m": 1e-4 * (plan.budgets[0] > 0)},
+            {("m", 0): 1e-4 * (plan.budgets[0] > 0)},
             [Outcome("r", drafted, 0)],
         )
     assert len(priced) > 100, "to ask costs one hundredth of a round, and that is saved in every round"
@@ -581,13 +588,13 @@ def test_what_a_trial_costs_beside_its_draft_makes_trials_rarer() -> None:
 
     def num_trials(around_s: float) -> int:
         controller, tried = DepthController(), 0
-        controller.add("r", "look-up", 16, follows_prices=True, is_adaptive=True)
+        controller.add("r", "look-up", 16, sources=(PRICED,), is_adaptive=True)
         for number in range(2000):
             offered = controller.plan([Decoding("r", 16, number)]).budgets[0]
             tried += offered > 0
             draft_s, extra_s = (2e-5, around_s) if offered else (0.0, 0.0)
             cost = replace(cost_of(1, 1, 2e-3, draft_s), coordination_s=1e-4 + extra_s)
-            controller.observe(cost, {"look-up": draft_s}, [Outcome("r", 0, 0)])
+            controller.observe(cost, {("look-up", 0): draft_s}, [Outcome("r", 0, 0)])
         return tried
 
     assert num_trials(0.0) > 2 * num_trials(8e-5) > 0

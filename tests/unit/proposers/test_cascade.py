@@ -13,7 +13,7 @@ from torch import Tensor
 
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import Offer, ProposerNeeds, SequenceView, Source
 from draftproof.proposers.cascade import CascadeProposer
 from draftproof.verify.types import Verdict
 
@@ -21,7 +21,7 @@ from draftproof.verify.types import Verdict
 class Part:
     """Drafts its own number for the requests it is asked to serve, and writes down what is called."""
 
-    follows_prices = True
+    sources = (Source(follows_prices=True),)
 
     def __init__(self, token: int, serves: str, needs: ProposerNeeds | None = None) -> None:
         self.name = f"part {token}"
@@ -178,7 +178,9 @@ def test_needs_are_those_of_all_parts() -> None:
 
 
 class Reading(Part):
-    """A part that must read the prompt before it drafts."""
+    """A part that must read the text before it drafts."""
+
+    sources = (Source(follows_prices=False, depth=2, reads=True),)
 
     def reach(self, sequence: SequenceView, num_tokens: int) -> int:
         return num_tokens
@@ -186,26 +188,42 @@ class Reading(Part):
     def release(self, sequence: SequenceView) -> bool:
         return False
 
-
-def test_a_part_that_reads_the_prompt_first_waits_for_requests_that_others_leave_without_a_draft() -> None:
-    first, second = Part(1, "a"), Reading(2, "abc")
-    cascade = CascadeProposer([first, second], patience=2)
-    for view in views("abc"):
-        cascade.begin(view)
-    rounds = []
-    for budget in (1, 0, 1, 1):
-        rounds.append(chains(cascade.propose(views("abc"), [1, 1, budget])))
-        assert (
-            chains(cascade.propose(views("abc"), [1, 1, budget])) == rounds[-1]
-        )  # asking twice changes nothing
-        cascade.commit(views("abc"), [Verdict((), (), 1)] * 3)
-    assert rounds[:2] == [[[1], [], []]] * 2
-    assert rounds[2] == [[1], [2], []]
-    assert rounds[3] == [[1], [2], [2]]
-    assert {call for call in second.calls if call.startswith("propose")} == {"propose b", "propose bc"}
+    def lag(self, sequence: SequenceView, source: int = 0) -> int:
+        return len(sequence.token_ids)
 
 
-def test_without_patience_it_is_asked_at_once() -> None:
+def test_neighbours_that_follow_prices_are_one_source() -> None:
+    cascade = CascadeProposer(
+        [Part(1, ""), Part(2, "a"), Reading(3, "ab"), Reading(4, "abc"), Part(5, "abcd")]
+    )
+    assert [source.follows_prices for source in cascade.sources] == [True, False, False, True]
+    assert [source.depth for source in cascade.sources] == [128, 2, 2, 128]
+    sequences = views("abcd")
+    cascade.propose(sequences, [1] * 4)
+    assert [sequence.source for sequence in sequences] == [0, 1, 2, 3], "it is told who drafted"
+    assert [cascade.lag(sequences[0], source) for source in range(4)] == [0, 1, 1, 0]
+    assert len(cascade.take_spent_s()) == 4
+    assert cascade.take_spent_s() == [0.0] * 4
+
+
+def test_each_source_drafts_what_was_decided_for_it_at_its_prices() -> None:
+    class Priced(Part):
+        def propose(self, sequences: Sequence[SequenceView], budgets: Sequence[int]) -> DraftBatch:
+            self.calls += [f"{sequence.prices}" for sequence in sequences]
+            return super().propose(sequences, budgets)
+
+    first, second = Priced(1, "a"), Reading(2, "abcd")
+    sequences = views("abcd")
+    for sequence, depths in zip(sequences, [(4, 1), (4, 1), (4, 0), (0, 2)], strict=True):
+        sequence.offers = [Offer(depth, [float(depth)]) for depth in depths]
+    cascade = CascadeProposer([first, second])
+    assert chains(cascade.propose(sequences, [3, 3, 3, 3])) == [[1] * 3, [2], [], [2, 2]]
+    assert [sequence.source for sequence in sequences] == [0, 1, 0, 1]
+    assert first.calls == ["[4.0]"] * 3 + ["propose abc"]
+    assert second.calls == ["propose bd"]
+
+
+def test_without_offers_each_is_asked_for_all_of_the_budget() -> None:
     cascade = CascadeProposer([Part(1, ""), Reading(2, "a")])
     cascade.begin(views("a")[0])
     assert chains(cascade.propose(views("a"), [3])) == [[2, 2, 2]]

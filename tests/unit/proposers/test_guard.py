@@ -9,7 +9,7 @@ from torch import Tensor
 
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.guard import ROUNDS_ALONE, Guard
 from draftproof.verify.types import Verdict
 
@@ -19,7 +19,7 @@ class Failing:
 
     name = "failing"
     needs = ProposerNeeds()
-    follows_prices = False
+    sources = (Source(follows_prices=False),)
 
     def __init__(self, fails_for: str = "", fails_together: bool = False) -> None:
         self.asked: list[str] = []

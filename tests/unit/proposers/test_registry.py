@@ -22,7 +22,8 @@ from draftproof.core.intent import (
 )
 from draftproof.core.params import SamplingParams
 from draftproof.ops.draft_batch import DraftBatch
-from draftproof.proposers.base import ProposerNeeds, SequenceView
+from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
+from draftproof.proposers.evidence import assumed_prices
 from draftproof.proposers.look_up import LookUpProposer, library
 from draftproof.proposers.ngram import NGramProposer
 from draftproof.proposers.predicted import PredictedProposer
@@ -69,12 +70,9 @@ def test_auto_prefers_the_prediction_then_own_text() -> None:
 def test_look_up_that_is_not_sure_leaves_the_draft_to_a_model_behind_it() -> None:
     """Its guess is learned from all the same: once its guesses come true it drafts."""
     text = [5, 6, 7, 8, 9, 10, 11, 6]
-    for proposer in (
-        NGramProposer(4, 1, 5, least_chance=0.6),
-        SuffixProposer(Suffix(), least_chance=0.6),
-        PredictedProposer(4, least_chance=0.6),
-    ):
+    for proposer in (NGramProposer(4, 1, 5), SuffixProposer(Suffix()), PredictedProposer(4)):
         sequence = SequenceView("r", list(text), 7, SamplingParams(), prediction=[1, 6, 7, 8, 9, 10], depth=4)
+        sequence.prices = assumed_prices(3, 4, instead=0.5)
         proposer.begin(sequence)
         assert proposer.propose([sequence], [4]).num_nodes == 0
         for token in (7, 8, 9, 10):
@@ -128,7 +126,7 @@ def test_only_neighbours_in_a_cascade_are_looked_up_together(monkeypatch: pytest
     class Model:
         name = "draft_model"
         needs = ProposerNeeds()
-        follows_prices = False
+        sources = (Source(follows_prices=False),)
 
         def begin(self, sequence: SequenceView) -> None: ...
 

@@ -13,7 +13,6 @@ struct Part {
     enum Kind : int32_t { NGRAM, SUFFIX, PREDICTED };
     int32_t kind;
     int32_t depth;           // most tokens of a draft
-    double least_chance;     // of the first token, below which nothing is drafted
     int32_t max_candidates;  // occurrences compared per size and source
     int32_t max_agreement;   // how far back they are compared
     int32_t max_outputs, max_tokens, max_output_tokens;  // suffix: bounds of the pools
@@ -130,7 +129,6 @@ public:
             if (!found) continue;
             guess.at = static_cast<int64_t>(request.text.size());
             const Evidence& evidence = request.evidence[part];
-            if (evidence.chance(guess.length) < parts_[part].least_chance) continue;
             const auto num_guessed = static_cast<int64_t>(guess.tokens.size());
             num_tokens = evidence.num_worth(guess.length, num_guessed, prices, shares_);
             if (num_tokens > 0) return guess.tokens.data();
