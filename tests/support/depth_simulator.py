@@ -430,7 +430,7 @@ def run_cascade(
         )
         controller.observe(cost, noisy_s, [Outcome("r", drafted, accepted, last)], reading)
         emitted += accepted + 1
-        lag += accepted + 1
+        lag += 1 if which[last] == 1 and drafted else accepted + 1  # its own drafts it knows
         left -= accepted + 1
         if left <= 0:
             place = (place + 1) % len(world.text)

@@ -17,7 +17,7 @@ from draftproof.core.objective import Objective
 from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord
 from draftproof.engine.allocation import Aim, Asking, Found, Round
 from draftproof.engine.costs import CostModel
-from draftproof.engine.sources import FIRST_WAIT, DraftingRequest, Methods, RequestSource
+from draftproof.engine.sources import FIRST_WAIT, MOST_LEFT, DraftingRequest, Methods, RequestSource
 from draftproof.proposers.base import Offer, Source
 
 LEAST_ADVANTAGE = 1.02
@@ -56,9 +56,11 @@ TRIAL_PRICE = 0.4
 sure of, so that a trial costs little but the look-up."""
 PLAIN_EVERY = 256
 """Rounds without a plain one after which one is measured."""
-READING_SHARE = 0.5
-"""Share of what reading the text costs a source that must have been missed for want of it before it is done: who knows
-how long the request goes on as it does. At 1 nothing could cost more than twice what the best choice does."""
+LEAST_MISSED, MOST_MISSED = 0.5, 2.0
+"""Share of what reading the text costs a source that must have been missed for want of it before it is done, for who
+knows how long the request goes on as it does: the less, the more rounds such readings served before."""
+USUAL_ADVANTAGE = 0.3
+"""What a round that a drafter drafts saves where it does, in rounds."""
 
 
 class Decoding(NamedTuple):
@@ -211,7 +213,7 @@ class DepthController:
                 self._try_alone(decoding, levels, num_prefill_rows)
         self._rounds_held += 1
         for _, _, _, source in _all(levels):
-            source.rounds_off = source.rounds_off + 1 if source.decided == 0 else 0
+            source.rounds_off = source.rounds_off + 1 if source.is_trial or not source.offered else 0
             if is_plain_due:
                 source.offered = 0
                 self._rounds_since_plain = 0  # also beside requests of fixed depth, which draft on
@@ -227,8 +229,10 @@ class DepthController:
         """What of a decision holds in this round: a source that has to read first waits until it seems to pay."""
         source = asked.source
         if source.lag and source.decided:
-            missed = source.num_left * source.advantage
-            if missed < READING_SHARE * self.costs.reading(source.method, source.lag):
+            cost, known = self.costs.reading(source.method, source.lag), self._methods.reading[source.method]
+            usual = source.lag * known.num_rounds / known.num_tokens * USUAL_ADVANTAGE
+            share = min(MOST_MISSED, max(LEAST_MISSED, cost / usual))
+            if source.num_left * source.advantage < share * cost:
                 return 0
         return min(source.decided, asked.limit)
 
@@ -306,7 +310,8 @@ class DepthController:
             method, depth = asked.source.method, asked.limit
             if not self.costs.knows_drafting(method):
                 # What a method costs is found out with one request.
-                first = FIRST_DEPTH if asked.source.follows_prices else PROBE_DEPTH
+                is_first = asked.source is asked.request.sources[0]
+                first = FIRST_DEPTH if is_first else PROBE_DEPTH
                 depth = min(depth, first) if method not in tried else 0
                 tried.add(method)
             most_rows += depth
@@ -369,12 +374,17 @@ class DepthController:
             for asked in _all(levels)
             if not asked.source.decided
             and asked.source.rounds_off >= self._wait(asked.source)
-            and (self._credit[asked.source.follows_prices] > 0.0 or not asked.source.wait)
+            and (self._can_pay(asked.source) or not asked.source.wait)
         ]
         chains = [asked for asked in waited if not asked.source.follows_prices]
         return max(
             chains or waited, key=lambda asked: asked.source.rounds_off - asked.source.wait, default=None
         )
+
+    def _can_pay(self, source: RequestSource) -> bool:
+        """Whether time for a trial was saved. What it must read first is not to be owed for long."""
+        reading = self.costs.reading(source.method, source.lag)
+        return self._credit[source.follows_prices] > min(reading, MOST_CREDIT_ROUNDS) / 2
 
     def _wait(self, source: RequestSource) -> int:
         """Rounds to its next trial. Nobody need wait to find out what a method costs."""
@@ -459,15 +469,20 @@ class DepthController:
                 number, depth = asked.get(source.method, (0, 0))
                 if source.offered and place <= outcome.source:
                     number, depth = number + 1, max(depth, source.offered)
+                    self._methods.reading[source.method].num_rounds += outcome.drafted > 0
                     is_news |= self._learn(request, source, outcome, place)
                 elif source.offered:
                     self._credit[source.follows_prices] += source.charged
-                if place == outcome.source or not outcome.drafted:
+                if place <= outcome.source or not outcome.drafted:
                     source.num_left += 1
+                else:
+                    source.num_left = max(0, min(source.num_left, MOST_LEFT) - outcome.accepted)
                 asked[source.method] = number, depth
             num_news += is_news
         for (method, place), (num_tokens, seconds) in (reading or {}).items():
-            self.costs.observe_reading(self._number((method, place)), num_tokens, seconds)
+            number = self._number((method, place))
+            self.costs.observe_reading(number, num_tokens, seconds)
+            self._methods.reading[number].add(num_tokens)
         spent_s = {self._number(key): seconds for key, seconds in drafting_s.items()}
         for number, (num_asked, depth) in asked.items():
             self.costs.observe_drafting(number, num_asked, depth, spent_s.get(number, 0.0))

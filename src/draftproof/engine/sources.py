@@ -6,6 +6,7 @@ cost and its own depth, which holds for the rounds in which those before it have
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -15,6 +16,12 @@ FIRST_WAIT = 8
 """Rounds from a failed trial of a source to its next: doubled each time."""
 MAX_METHODS = 64
 """Methods (sources of configurations) whose costs are kept while no request uses them."""
+MOST_LEFT = 32
+"""Bounds `RequestSource.num_left` where text begins to copy: it is soon taken for such a text, whatever came before."""
+TOKENS_READ, ROUNDS_DRAFTED = 128.0, 32.0
+"""What drafters are taken to read, and for how many rounds that serves, before they did."""
+READING_DECAY = 0.9
+"""Weight that what was read before keeps at each reading."""
 MAX_RECORDS = 1024
 """Records of methods by load and range of context."""
 
@@ -28,7 +35,7 @@ class RequestSource:
     outlook      expected ratio to plain decoding (of the best alternative, if none drafts), whether any request drafts
     advantage    time that drafting saves per round, relative to other costs, as it was decided
     lag          tokens that it would have to read before a draft
-    num_left     rounds in which those before it had no draft, and it had one or might have had one
+    num_left     rounds in which those before it had no draft, less the tokens that they gained since
     priced_for   the decision during which it got the prices of a trial, and whether prompt rows rode along
     charged      what its trial of this round was charged
     """
@@ -75,6 +82,18 @@ class DraftingRequest:
         return f"settled at depth {depth}: expected {expected}× plain at batch {self.batch}"
 
 
+@dataclass(slots=True)
+class Reading:
+    """How much text a method's drafter had to read, and for how many rounds it drafted."""
+
+    num_tokens: float = TOKENS_READ
+    num_rounds: float = ROUNDS_DRAFTED
+
+    def add(self, num_tokens: int) -> None:
+        self.num_tokens = READING_DECAY * self.num_tokens + num_tokens
+        self.num_rounds *= READING_DECAY
+
+
 class Methods:
     """Numbers and records of methods. A method is anything hashable that names a source of a configuration."""
 
@@ -83,6 +102,7 @@ class Methods:
         self._numbers: dict[Hashable, int] = {}
         self._records: dict[tuple[int, int, int], MethodRecord] = {}
         self._next_number = 0
+        self.reading: defaultdict[int, Reading] = defaultdict(Reading)
 
     def number(self, method: Hashable, in_use: Callable[[], set[int]]) -> int:
         """A method's number, which is quicker to look up; of methods that were not seen for long, a new one.
@@ -120,5 +140,6 @@ class Methods:
             if number not in in_use:
                 del self._numbers[method]
                 self._records = {key: record for key, record in self._records.items() if key[0] != number}
+                self.reading.pop(number, None)
                 self._forget_costs(number)
                 return

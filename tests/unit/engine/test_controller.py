@@ -24,22 +24,28 @@ from draftproof.engine.controller import (
     DepthController,
     Outcome,
 )
-from draftproof.proposers.base import Source
+from draftproof.proposers.base import Offer, Source
 from support.depth_simulator import (
     CHAIN,
     CHATTING,
+    COPIED,
     COPYING,
+    FREE,
     LOOK_UP,
+    NOTHING_FOUND,
     PRICED,
     Acceptance,
+    CascadeWorld,
     Drafter,
     LookUps,
     Noise,
     PassCost,
     Phase,
     PhaseResult,
+    Stretch,
     World,
     run,
+    run_cascade,
     run_look_ups,
     stepped,
     streamed,
@@ -598,3 +604,100 @@ def test_what_a_trial_costs_beside_its_draft_makes_trials_rarer() -> None:
         return tried
 
     assert num_trials(0.0) > 2 * num_trials(8e-5) > 0
+
+
+DRAFTERS = {"cheap": Drafter(start=0.001, per_step=0.009), "dear": Drafter(start=0.002, per_step=0.024)}
+EDITED = Stretch(60, COPIED, 0.9)
+
+
+@pytest.mark.parametrize("reading_s", [0.0, 0.0012], ids=["knows the text", "reads the text"])
+@pytest.mark.parametrize(
+    ("text", "drafter", "least"),
+    [
+        ([Stretch(100, COPIED, 0.1)], "cheap", 0.97),
+        ([Stretch(100, FREE, 0.1)], "cheap", 0.97),
+        ([Stretch(100, NOTHING_FOUND, 0.8)], "cheap", 0.98),
+        ([Stretch(100, COPIED, 0.9)], "cheap", 0.97),
+        ([EDITED, Stretch(20, FREE, 0.75)], "cheap", 0.97),
+        ([Stretch(80, COPIED, 0.9), Stretch(80, FREE, 0.75)], "cheap", 1.02),
+        ([EDITED, Stretch(20, FREE, 0.75)], "dear", 0.97),
+        ([Stretch(100, NOTHING_FOUND, 0.8)], "dear", 0.97),
+    ],
+    ids=["useless", "both useless", "look-up useless", "both good", "edit", "in turns", "dear", "dear alone"],
+)
+def test_look_up_and_a_drafter_together_lose_little_against_the_better(
+    text: list[Stretch], drafter: str, least: float, reading_s: float
+) -> None:
+    world = CascadeWorld(text, DRAFTERS[drafter], reading_s=reading_s, noise=Noise(0.1, 0.01))
+
+    def speed(*which: int) -> float:
+        return 1.0 / mean(run_cascade(world, which, DepthController(), 1500, seed) for seed in SEEDS)
+
+    together, alone = speed(0, 1), max(speed(0), speed(1))
+    assert together > (least if reading_s == 0.0 else least - 0.015) * alone, "to read the text is a bet"
+
+
+def test_the_drafter_alone_may_be_left_out_and_that_is_told() -> None:
+    """Where look-up copies, and has no draft now and then, a dear drafter behind it drafts nothing."""
+    controller = DepthController()
+    sources = PRICED, Source(follows_prices=False, depth=4)
+    controller.add("r", "m", 16, sources=sources, is_adaptive=True)
+    asked = []
+    for number in range(400):
+        plan = controller.plan([Decoding("r", 16, 100)])
+        offers = plan.offers[0] or [Offer(0, ())] * 2
+        finds = number % 4 > 0 and len(offers[0].prices) > 1
+        drafted = min(4, offers[0].budget) if finds else offers[1].budget
+        last = 0 if finds or not offers[1].budget else 1
+        draft_s = {("m", 0): 1e-4, ("m", 1): 0.02 * drafted * last}
+        controller.observe(
+            cost_of(1, 1 + drafted, 0.02, sum(draft_s.values())),
+            draft_s,
+            [Outcome("r", drafted, drafted * (1 - last), last)],
+        )
+        asked.append(last)
+    assert mean(asked[20:]) < 0.05
+    reason = controller.reason("r") or ""
+    assert reason.startswith("settled at depth up to 16, then 0: expected ")
+    assert reason.endswith("× plain at batch 1")
+    assert ", then 0." in reason
+
+
+def test_a_drafter_that_has_to_read_waits_for_text_that_look_up_does_not_know() -> None:
+    def first_round(num_copied: int, lag: int) -> int:
+        """Rounds without a draft of look-up after so many with one, until the drafter behind may draft."""
+        controller = DepthController()
+        sources = PRICED, Source(follows_prices=False, depth=4, reads=True)
+        controller.add("r", "m", 16, sources=sources, is_adaptive=True)
+        for number in range(200):
+            plan = controller.plan([Decoding("r", 16, 100, [0, lag])])
+            offers = plan.offers[0] or [Offer(0, ())] * 2
+            if offers[1].budget:
+                return number - num_copied
+            drafted = min(4, offers[0].budget) if number < num_copied else 0
+            controller.observe(
+                cost_of(1, 1 + drafted, 0.02, 1e-4), {("m", 0): 1e-4}, [Outcome("r", drafted, drafted)]
+            )
+        raise AssertionError("it never drafts")
+
+    assert first_round(30, 0) <= 0 < first_round(30, 60) < first_round(30, 120) < 30
+    assert abs(first_round(0, 120) - first_round(60, 120)) < 4
+
+
+def test_a_look_up_must_be_worth_what_the_drafter_behind_it_gives() -> None:
+    def instead(accepted: int) -> float:
+        controller, found = DepthController(), [0.0]
+        sources = PRICED, Source(follows_prices=False, depth=4)
+        controller.add("r", "m", 16, sources=sources, is_adaptive=True)
+        for number in range(80):
+            plan = controller.plan([Decoding("r", 16, 100)])
+            offers = plan.offers[0] or [Offer(0, ())] * 2
+            drafted, last = (4, 0) if number % 2 and offers[0].budget else (offers[1].budget, 1)
+            draft_s = {("m", 0): 1e-4, ("m", 1): 2e-3 * drafted * last}
+            outcome = Outcome("r", drafted, min(drafted, accepted if last else 4), last)
+            controller.observe(cost_of(1, 1 + drafted, 0.02, sum(draft_s.values())), draft_s, [outcome])
+            found = offers[0].prices or found
+        return -found[0]
+
+    assert instead(4) > instead(1) + 0.5
+    assert instead(1) > instead(0) == 0.0

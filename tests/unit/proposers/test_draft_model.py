@@ -27,7 +27,7 @@ from draftproof.ops.sampling import SamplingState
 from draftproof.proposers import draft_model
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.draft_context import SameTokens
-from draftproof.proposers.draft_model import DraftModelProposer
+from draftproof.proposers.draft_model import FEW_ROWS, DraftModelProposer
 from draftproof.proposers.drafter import count_weights, estimate_bytes, load_drafter
 from draftproof.proposers.registry import create_proposer
 from draftproof.verify.types import NoiseKey, Rule, Verdict
@@ -135,19 +135,29 @@ def test_a_tail_begins_where_it_began_at_first(num_tokens: int) -> None:
 
 
 def test_a_tail_is_read_and_all_that_follows(engine: Engine, folder: Path) -> None:
-    """As if the text began there: drafts, what comes after them, and what is read again after a release."""
+    """As if the text began there: drafts and what comes after them.
+
+    Where more than the tail would have to be read, after a release or much that others drafted, it begins anew."""
     drafter = load_drafter(str(folder / "bad"), "native", engine.resources)
     proposer = DraftModelProposer(drafter, engine.resources, depth=3, draws=False, tail=40)
     for prompt in (PROMPT, PROMPT[:40], PROMPT[:7]):
         view = view_of(prompt)
         proposer.begin(view)
-        for comes in ([], [5, 6], None):
+        start = max(0, len(prompt) - 40)
+        for comes in ([], [5, 6], None, [*range(30)], [*range(45)], [7]):
             if comes is None:
                 assert proposer.release(view)
             else:
                 append(view, comes)
+            if comes is None or len(comes) > 40:
+                start = max(start, len(view.token_ids) - 40)
+            lag = proposer.lag(view)
+            assert (lag > FEW_ROWS) == (lag > 0) == (not comes or len(comes) > FEW_ROWS)
+            view.num_read = 0
             drafted = draft(proposer, view)
-            text = view.token_ids[max(0, len(prompt) - 40) :]
+            assert view.num_read <= lag + FEW_ROWS, "less where another request's blocks are shared"
+            assert proposer.lag(view) == 0
+            text = view.token_ids[start:]
             assert drafted
             assert drafted == best_continuation(folder / "bad", text, len(drafted))
         proposer.end(view)
