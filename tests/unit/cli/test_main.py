@@ -156,6 +156,7 @@ def test_interruption_has_status_130(invoke, monkeypatch) -> None:
 def test_both_signals_interrupt(number: str) -> None:
     program = (
         "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs behind it\n"
         "from draftproof.cli import main, version\n"
         f"version.describe = lambda: signal.raise_signal(signal.{number})\n"
         "main.main()\n"
