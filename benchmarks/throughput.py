@@ -1,7 +1,8 @@
 """Tokens per second at a given number of concurrent requests, plain against speculative, and where the time goes.
 
     python benchmarks/throughput.py MODEL --prompts IDS.json [--concurrency 1,4,8,16] [--max-new-tokens 64]
-                                    [--speculative '{"method": "auto"}'] [--turns 3] [--seconds 60] [--json FILE]
+                                    [--speculative '{"method": "auto"}'] [--turns 3] [--seconds 60] [--cold]
+                                    [--json FILE]
 
 IDS.json comes from peers/tokenize_prompts.py; its prompts are taken in turn. Where a request ends the next one begins,
 until each place has had `--turns` of them, so that a faster answer leaves no place empty. Lengths lie between half of
@@ -10,7 +11,8 @@ request has a scope of its own, so nothing is remembered.
 
 Two engines share the model's weights and serve the same queue in turns, 8 tokens of each place at a time, plain first
 and then speculative first (ABBA), so that a machine that slows down does so for both. Queues are served until
-`--seconds` are over (at least one), and the controller keeps what it has learnt of earlier ones.
+`--seconds` are over (at least one). The controller keeps what it has learnt of earlier ones (warm), or with `--cold`
+begins each queue knowing nothing, as a new process does.
 
 total    output tokens per second of all, prompts included: plain's, and speculative ÷ plain
 decode   the same of rounds without prompt rows in which every place decodes. Drafts are taken in rounds with prompt
@@ -37,6 +39,7 @@ from draftproof.core.cost import RoundCost
 from draftproof.core.intent import NoSpeculation, SpeculationIntent
 from draftproof.core.provenance import birth_certificate, command_line
 from draftproof.engine.config import EngineConfig
+from draftproof.engine.controller import DepthController
 
 SCOPES = count()
 GOLDEN = 0.618
@@ -62,6 +65,8 @@ def main() -> None:
         turns: list[tuple[Turn, Turn]] = []
         until_s = time.perf_counter() + options.seconds
         while not turns or time.perf_counter() < until_s:
+            if options.cold:
+                arms[1].engine._controller = DepthController(config.objective)
             turns += queue(arms, prompts, load, options.turns, options.max_new_tokens)
         found = summary(turns, load)
         print(told(load, found), flush=True)
@@ -140,6 +145,7 @@ def summary(turns: Sequence[tuple[Turn, Turn]], load: int) -> dict[str, dict[str
         sums = np.array([[*of(plain), *of(spec)] for plain, spec in turns])
         starts = np.arange(0, len(sums), BLOCK)
         blocks = np.add.reduceat(sums, starts)
+        blocks = blocks[blocks.all(axis=1)]
         drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
         low, high = np.percentile(ratio(blocks[drawn].sum(axis=1)), [2.5, 97.5])
         whole = sums.sum(axis=0)
@@ -192,6 +198,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--speculative", default='{"method": "auto"}')
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load")
+    parser.add_argument("--cold", action="store_true", help="a new controller for each queue")
     parser.add_argument("--json", help="also write the results to this file")
     return parser.parse_args()
 
