@@ -17,7 +17,7 @@ from draftproof.core.objective import Objective
 from draftproof.engine.acceptance import ChainRecord, MethodRecord, PricedRecord
 from draftproof.engine.allocation import Aim, Asking, Found, Round
 from draftproof.engine.costs import CostModel
-from draftproof.engine.sources import FIRST_WAIT, MOST_LEFT, DraftingRequest, Methods, RequestSource
+from draftproof.engine.sources import FIRST_WAIT, KEPT_LEFT, DraftingRequest, Methods, RequestSource
 from draftproof.proposers.base import Offer, Source
 
 LEAST_ADVANTAGE = 1.02
@@ -476,7 +476,7 @@ class DepthController:
                 if place <= outcome.source or not outcome.drafted:
                     source.num_left += 1
                 else:
-                    source.num_left = max(0, min(source.num_left, MOST_LEFT) - outcome.accepted)
+                    source.num_left *= KEPT_LEFT**outcome.accepted
                 asked[source.method] = number, depth
             num_news += is_news
         for (method, place), (num_tokens, seconds) in (reading or {}).items():

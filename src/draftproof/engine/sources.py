@@ -16,8 +16,9 @@ FIRST_WAIT = 8
 """Rounds from a failed trial of a source to its next: doubled each time."""
 MAX_METHODS = 64
 """Methods (sources of configurations) whose costs are kept while no request uses them."""
-MOST_LEFT = 32
-"""Bounds `RequestSource.num_left` where text begins to copy: it is soon taken for such a text, whatever came before."""
+KEPT_LEFT = 0.8
+"""What each token that those before it gained leaves of `RequestSource.num_left`: a text that begins to copy is soon
+taken for such a text, whatever came before."""
 TOKENS_READ, ROUNDS_DRAFTED = 128.0, 32.0
 """What drafters are taken to read, and for how many rounds that serves, before they did."""
 READING_DECAY = 0.9
@@ -35,7 +36,7 @@ class RequestSource:
     outlook      expected ratio to plain decoding (of the best alternative, if none drafts), whether any request drafts
     advantage    time that drafting saves per round, relative to other costs, as it was decided
     lag          tokens that it would have to read before a draft
-    num_left     rounds in which those before it had no draft, less the tokens that they gained since
+    num_left     rounds in which those before it had no draft; they count for less the more those gained since
     priced_for   the decision during which it got the prices of a trial, and whether prompt rows rode along
     charged      what its trial of this round was charged
     """
@@ -53,7 +54,7 @@ class RequestSource:
     outlook: tuple[float, bool] | None = None
     advantage: float = 0.0
     lag: int = 0
-    num_left: int = 0
+    num_left: float = 0.0
     priced_for: tuple[int, bool] | None = None
     charged: float = 0.0
 
