@@ -18,8 +18,11 @@ FIRST_USE_BYTES = 16 * 2**20
 """Allowance for what the first passes leave behind besides: code that is loaded when it is first called (3 MiB, as
 measured), and memory that the allocator had returned to the system after loading and takes again (up to 11 MiB)."""
 
+INDEX_BYTES = 80
+"""Most that look-up takes per token of a running request for its text and index (as compiled; Python takes more)."""
+
 BYTES_PER_WEIGHT = {"int8": 1.0625, "int4": 0.5625}
-"""Of the rounded forms of weights; embedding and head keep eight bits."""
+"""Of the rounded forms of weights; embedding and head of a target keep eight bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class MemoryPlan:
     process       what it held when the model was loaded: weights, tokenizer, libraries
     workspace     activations and logits of a pass, from above, and what first passes leave behind
     caches        keys and values of target and drafters, and with a limit drafters' weights as well
-    block         of one block of the target's cache
+    block         of one block of the target's cache; with a limit, look-up's index of its tokens as well
     num_blocks    most blocks that the target's cache may have
     """
 
@@ -45,6 +45,7 @@ def plan_memory(config: EngineConfig, model: Model, max_len: int) -> MemoryPlan:
     process, workspace = resident_bytes(), workspace_bytes(config, model)
     if config.memory is not None:
         caches = config.memory - process - workspace
+        block += BLOCK_SIZE * footprint.INDEX_BYTES
     elif config.cache_bytes is not None:
         caches = config.cache_bytes
     else:

@@ -6,6 +6,7 @@ meet in the middle, wherever that is. What is held for good (a drafter's weights
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -85,3 +86,39 @@ class ByteBudget:
                 if sharer is not asking:
                     sharer.give_back(num_bytes - self.num_unclaimed, evicting)
         return self.num_unclaimed >= num_bytes
+
+
+class Account:
+    """A `Sharer` without blocks: memory that its owner can do without, as for outputs that are remembered.
+
+    It grows at the expense of what is idle elsewhere, and shrinks where somebody else needs it.
+    """
+
+    num_free_bytes = 0
+
+    def __init__(self, budget: ByteBudget, held: Callable[[], int], shrink: Callable[[int], None]) -> None:
+        """`held` tells how many bytes there are; `shrink(n)` gives up until there are at most n."""
+        self._budget = budget
+        self._held = held
+        self._shrink = shrink
+        self._num_taken = 0
+        budget.join(self)
+
+    @property
+    def num_cached_bytes(self) -> int:
+        return self._num_taken
+
+    def settle(self) -> None:
+        """To be called whenever the owner took or freed memory."""
+        missing = self._held() - self._num_taken
+        if missing > 0 and not self._budget.take(missing, self, evict=True):
+            self._shrink(self._num_taken)
+            missing = self._held() - self._num_taken
+        if missing < 0:
+            self._budget.give(-missing)
+        self._num_taken += missing
+
+    def give_back(self, num_bytes: int, evict: bool) -> None:
+        if evict and num_bytes > 0:
+            self._shrink(max(0, self._num_taken - num_bytes))
+            self.settle()

@@ -64,7 +64,7 @@ def load_model(
     kernels: str = "auto",
     device: str = "cpu",
     max_model_len: int | None = None,
-    rounds_lookups: bool = False,
+    as_drafter: bool = False,
     memory: int | None = None,
 ) -> LoadedModel:
     """Loads a directory, a GGUF file or a name of the catalogue.
@@ -76,7 +76,7 @@ def load_model(
     kernels  auto (native where they can be had, else python), native or python
     max_model_len  the longest text that shall be served, in tokens, if that is known: LongRoPE chooses by it between
              a short context and a long one
-    rounds_lookups  int4 rounds embedding and head to four bits as well, for a drafter
+    as_drafter  int4 rounds embedding and head to four bits as well, and less memory is taken meanwhile
     memory   bytes that the process may hold, if that is limited: weights that alone are more are not begun with
 
     Raises DP4xx for what cannot be found, read or computed, DP601 if a catalogue model cannot be downloaded,
@@ -87,7 +87,7 @@ def load_model(
         raise DraftproofError("DP703", "device", device, "cpu", "This version runs models on the CPU alone.")
     torch_dtype, form = _choose_dtype(dtype), check_form(weights)
     try:
-        return _load(model, torch_dtype, form, kernels, max_model_len, rounds_lookups, memory)
+        return _load(model, torch_dtype, form, kernels, max_model_len, as_drafter, memory)
     except OSError as error:
         raise DraftproofError(
             "DP401",
@@ -104,7 +104,7 @@ def _load(
     form: Form,
     kernels: str,
     wanted_len: int | None,
-    rounds_lookups: bool,
+    as_drafter: bool,
     memory: int | None,
 ) -> LoadedModel:
     path = resolve(model)
@@ -122,30 +122,31 @@ def _load(
             "Use the tokenizer that belongs to the model.",
         )
     template = load_template(checkpoint)
-    formed = FormedWeights(weights, form, rounds_lookups)
+    formed = FormedWeights(weights, form, as_drafter)
     decoder, reason = _build(config, formed, torch_dtype, kernels)
-    weights_bytes = _weights_bytes(formed, decoder)
+    weights_bytes = formed_bytes(config, formed, decoder.dtype, decoder.kernels)
     return LoadedModel(decoder, tokenizer, template, path, reason, form, formed.types, weights_bytes)
 
 
 def reload_weights(loaded: LoadedModel, weights: str) -> LoadedModel:
-    """The same model with its weights in another form, read from its files again: `int4` makes a target's drafter.
+    """The same model as a drafter for itself, its weights in another form, read from its files again.
 
-    Tokenizer, storage type and kernels stay. Raises what `load_model` raises.
+    Embedding and head are rounded, too. Tokenizer, storage type and kernels stay. Raises what `load_model` raises.
     """
     form = check_form(weights)
     config, stored = load_weights(open_checkpoint(loaded.source), loaded.config.context_length)
-    formed = FormedWeights(stored, form)
+    formed = FormedWeights(stored, form, as_drafter=True)
     decoder, _ = _build(config, formed, loaded.model.dtype, loaded.model.kernels)
-    weights_bytes = _weights_bytes(formed, decoder)
+    weights_bytes = formed_bytes(config, formed, decoder.dtype, decoder.kernels)
     return replace(
         loaded, model=decoder, weights=form, weight_types=formed.types, weights_bytes=weights_bytes
     )
 
 
-def _weights_bytes(formed: FormedWeights, decoder: Model) -> int:
-    """A decoder without the kernels holds floats whatever the form: those of blocks are counted by their size."""
-    return formed.num_block_bytes + formed.num_floats * decoder.dtype.itemsize
+def formed_bytes(config: ModelConfig, formed: FormedWeights, dtype: torch.dtype, kernels: str) -> int:
+    """What the weights take once they are loaded. Decoders without the native kernels hold floats in any form."""
+    names = (spec.name for spec in tensor_specs(config))
+    return formed.num_bytes(names, dtype.itemsize, keeps_blocks=kernels == "native")
 
 
 def load_weights(checkpoint: Checkpoint, wanted_len: int | None = None) -> tuple[ModelConfig, Weights]:

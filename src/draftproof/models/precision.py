@@ -5,14 +5,23 @@ Called by `loading`. A drafter's form never touches exactness; a target's decide
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
 from torch import Tensor
 
+from draftproof.core import heap
 from draftproof.core.errors import DraftproofError
-from draftproof.models.blocks import KERNEL_TYPES, BlockTensor, bits_per_weight, block_size, quantize
+from draftproof.models.blocks import (
+    KERNEL_TYPES,
+    BlockTensor,
+    bits_per_weight,
+    block_size,
+    empty_blocks,
+    quantize,
+)
 from draftproof.models.weights import Weights, finite
 
 Form = Literal["native", "int8", "int4", "float"]
@@ -25,7 +34,12 @@ int4    matrices of more bits rounded to Q4_0, embedding and head to Q8_0 (a dra
 Routers of experts, which are small and decide much, are never rounded.
 """
 
-_LOOKUPS = ("model.embed_tokens.weight", "lm_head.weight")
+LOOKUPS = ("model.embed_tokens.weight", "lm_head.weight")
+"""Embedding and head."""
+_ROUNDED_ROWS = 4096
+"""Rounded at a time, of a matrix that the file holds in more bits."""
+_TRIM_AFTER = 1 << 24
+"""Weights that were given out since memory was given back."""
 _MOST_BITS = {"native": 32.0, "int8": 8.5, "int4": 5.0}
 
 
@@ -40,23 +54,22 @@ def check_form(weights: str) -> Form:
 class FormedWeights(Mapping[str, Tensor | BlockTensor]):
     """A checkpoint's tensors in one form, each made when asked for.
 
-    types             counts the matrices given out
-    num_block_bytes   of those that are quantised
-    num_floats        elements of those that are not
-    quantize          rounds; whoever has a faster way to the same bits may set it
+    types     counts the matrices given out
+    quantize  rounds; whoever has a faster way to the same bits may set it
     """
 
     quantize: Callable[[Tensor, str], BlockTensor]
 
-    def __init__(self, weights: Weights, form: Form, rounds_lookups: bool = False) -> None:
-        """`rounds_lookups`: int4 rounds embedding and head like other matrices, for a drafter."""
+    def __init__(self, weights: Weights, form: Form, as_drafter: bool = False) -> None:
+        """`as_drafter`: int4 rounds embedding and head like other matrices, and what reading leaves with the allocator
+        is given back meanwhile, for an engine runs already and counts its memory."""
         self.quantize = quantize
         self._weights = weights
-        self._form = form
-        self._eight_bits = () if rounds_lookups else _LOOKUPS
+        self.form = form
+        self._eight_bits = () if as_drafter else LOOKUPS
+        self._trims = as_drafter
+        self._num_untrimmed = 0
         self.types: Counter[str] = Counter()
-        self.num_block_bytes = 0
-        self.num_floats = 0
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weights)
@@ -67,32 +80,66 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
     def __getitem__(self, name: str) -> Tensor | BlockTensor:
         if len(self._weights.shape(name)) != 2:
             return self._weights[name]
-        tensor = self._kept(name) or self._rounded(name)
-        if isinstance(tensor, BlockTensor):
-            self.types[tensor.type_name] += 1
-            self.num_block_bytes += tensor.data.nbytes
-        else:
-            self.types["float"] += 1
-            self.num_floats += tensor.numel()
-        return tensor
-
-    def _kept(self, name: str) -> BlockTensor | None:
-        """The tensor as the file holds it, where it is quantised and that form serves."""
-        if self._form == "float":
-            return None
+        type_name = self.type_of(name)
+        self.types[type_name or "float"] += 1
+        if self._trims:
+            self._trim(math.prod(self._weights.shape(name)))
+        if type_name is None:
+            return self._weights[name]
         stored = self._weights.stored(name)
-        if not isinstance(stored, BlockTensor) or stored.type_name not in KERNEL_TYPES:
-            return None
-        most_bits = _MOST_BITS["int8" if name in self._eight_bits and self._form == "int4" else self._form]
-        return stored if bits_per_weight(stored.type_name) <= most_bits else None
+        if not isinstance(stored, BlockTensor):
+            return self.quantize(finite(name, stored), type_name)
+        return stored if stored.type_name == type_name else self._requantized(name, stored, type_name)
 
-    def _rounded(self, name: str) -> Tensor | BlockTensor:
-        values = self._weights[name]
-        type_name = "Q4_0" if self._form == "int4" and name not in self._eight_bits else "Q8_0"
+    def _requantized(self, name: str, stored: BlockTensor, type_name: str) -> BlockTensor:
+        """A few rows at a time: an embedding as floats may take more than all of the model."""
+        num_rows, num_columns = stored.shape
+        result = empty_blocks(type_name, num_rows, num_columns)
+        for data, into in zip(
+            stored.data.split(_ROUNDED_ROWS), result.data.split(_ROUNDED_ROWS), strict=True
+        ):
+            rows = BlockTensor(stored.type_name, (len(data), num_columns), data).dequantize()
+            into.copy_(self.quantize(finite(name, rows), type_name).data)
+        return result
+
+    def _trim(self, num_values: int) -> None:
+        self._num_untrimmed += num_values
+        if self._num_untrimmed > _TRIM_AFTER:
+            self._num_untrimmed = 0
+            heap.trim()
+
+    def type_of(self, name: str) -> str | None:
+        """The quantised type in which a matrix is given out; None: floats. Reads no values."""
+        stored = self._weights.stored_type(name)
+        if self.form == "float":
+            return None
+        is_eight = self.form != "int4" or name in self._eight_bits
+        most_bits = _MOST_BITS["int8" if is_eight and self.form == "int4" else self.form]
+        if stored in KERNEL_TYPES and bits_per_weight(stored) <= most_bits:
+            return stored
+        rounded = "Q8_0" if is_eight else "Q4_0"
         is_router = name.endswith(".mlp.gate.weight")
-        if self._form in ("native", "float") or is_router or values.shape[1] % block_size(type_name):
-            return values
-        return self.quantize(values, type_name)
+        if self.form == "native" or is_router or self._weights.shape(name)[1] % block_size(rounded):
+            return None
+        return rounded
+
+    def num_bytes(self, names: Iterable[str], float_bytes: int, keeps_blocks: bool) -> int:
+        """What these tensors take with whoever computes with them, before anything is read.
+
+        float_bytes   of an element of what is not quantised
+        keeps_blocks  whether quantised matrices stay so, as with the native kernels
+        """
+        total = 0
+        for name in names:
+            shape = self._weights.shape(name)
+            type_name = self.type_of(name) if keeps_blocks and len(shape) == 2 else None
+            num_values = math.prod(shape)
+            total += (
+                num_values * float_bytes
+                if type_name is None
+                else round(num_values * bits_per_weight(type_name) / 8)
+            )
+        return total
 
 
 class ExpandedWeights(Mapping[str, Tensor]):

@@ -58,6 +58,10 @@ class Weights(Mapping[str, Tensor]):
     def stored_bytes(self, name: str) -> int:
         """What the tensor takes in its file, without reading it."""
 
+    @abstractmethod
+    def stored_type(self, name: str) -> str | None:
+        """The quantised type of the tensor in the file, without reading it; None for floats."""
+
     def __contains__(self, name: object) -> bool:
         return name in self._sources
 
@@ -115,6 +119,9 @@ class SafetensorsWeights(Weights):
         is_shifted = self._norm_offset != 0 and name.endswith("norm.weight")
         return tensor.float() + self._norm_offset if is_shifted else tensor
 
+    def stored_type(self, name: str) -> None:
+        """Quantised ones are refused."""
+
 
 class GgufWeights(Weights):
     """Of a GGUF model. Quantised tensors come as float32, rotary rows in Transformers' order."""
@@ -137,6 +144,10 @@ class GgufWeights(Weights):
         part = replace(whole, offset=offset, num_bytes=num_bytes, shape=source.shape)
         tensor = read_gguf_tensor(self._paths, part)
         return tensor if source.paired_heads is None else _to_halves(tensor, source.paired_heads)
+
+    def stored_type(self, name: str) -> str | None:
+        type_name = self._tensors[self._sources[name].stored].type_name
+        return None if type_name in _SAFETENSORS_DTYPES else type_name
 
 
 def _to_halves(tensor: Tensor | BlockTensor, num_heads: int) -> Tensor | BlockTensor:

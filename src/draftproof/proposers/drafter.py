@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from draftproof.checkpoints.gguf import Checkpoint, GgufFile, open_checkpoint
+from draftproof.checkpoints.gguf import open_checkpoint
+from draftproof.core import heap
 from draftproof.core.errors import DraftproofError, named_by
 from draftproof.core.footprint import BYTES_PER_WEIGHT, mib
 from draftproof.core.interrupts import uninterrupted
@@ -21,7 +22,8 @@ from draftproof.kv.budget import ByteBudget
 from draftproof.kv.cache import KVCache
 from draftproof.kv.pool import BlockPool
 from draftproof.models.catalogue import resolve
-from draftproof.models.loading import load_weights
+from draftproof.models.loading import formed_bytes, load_weights
+from draftproof.models.precision import LOOKUPS, FormedWeights, check_form
 from draftproof.models.tensors import tensor_specs
 from draftproof.proposers.drawing import TokenMap
 from draftproof.proposers.fitting import check_pair
@@ -31,18 +33,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from draftproof.models.base import Model, ModelConfig
+    from draftproof.models.loading import LoadedModel
     from draftproof.models.tokenizer import Tokenizer
 
 logger = logging.getLogger("draftproof.proposers")
-
-_KEPT_BYTES_PER_WEIGHT = 5 / 8
-"""Of matrices of about four bits, which `int4` leaves as they are (`models.precision`): Q4_1 has the most."""
 
 
 @dataclass(slots=True, weakref_slot=True)
 class Drafter:
     """model         runs the drafts
-    tokenizer        the drafter's own, for contexts that have to be tokenised again
+    tokenizer        the drafter's own where contexts have to be tokenised again, else the target's
     token_map        its logits → the target's tokens
     to_drafter       target id → drafter id, for different vocabularies; None where ids are equal
     num_blocks       blocks of its cache; 0 for a drafter that shares the target's
@@ -110,6 +110,7 @@ def _once(key: tuple[str, str], resources: Resources, make: Callable[[], Drafter
     drafter = resources.drafters.get(key)
     if drafter is None:
         drafter = make()
+        heap.trim()  # of two vocabularies that were compared, and of what loading took
         with uninterrupted():
             if resources.reserves_weights and drafter.weights_bytes:
                 _reserve(drafter.weights_bytes, resources.budget)
@@ -143,9 +144,10 @@ def _load(path: Path, weights: str, resources: Resources) -> Drafter:
     target = resources.target
     fit = check_pair(target.source, path)
     checkpoint = open_checkpoint(path)
-    config, _ = load_weights(checkpoint)
+    config, stored = load_weights(checkpoint)
     _check_size(count_weights(config), count_weights(target.config))
-    needed = estimate_bytes(config, weights, target.model, checkpoint, rounds_lookups=True)
+    formed = FormedWeights(stored, check_form(weights), as_drafter=True)
+    needed = formed_bytes(config, formed, target.model.dtype, target.model.kernels)
     num_blocks = _num_blocks(config, target.model, needed, resources)
     _check_room(needed, resources)
     loaded = resources.load(
@@ -153,13 +155,14 @@ def _load(path: Path, weights: str, resources: Resources) -> Drafter:
         dtype=dtype_name(target.model),
         weights=weights,
         kernels=target.model.kernels,
-        rounds_lookups=True,
+        as_drafter=True,
     )
+    has_same_ids = fit.same_ids and fit.covers_target
     return Drafter(
         model=loaded.model,
-        tokenizer=loaded.tokenizer,
+        tokenizer=target.tokenizer if has_same_ids else loaded.tokenizer,
         token_map=TokenMap.of(fit, target.config.vocab_size, config.vocab_size),
-        to_drafter=None if fit.same_ids and fit.covers_target else dict(fit.pairs),
+        to_drafter=None if has_same_ids else dict(fit.pairs),
         num_blocks=num_blocks,
         vocabulary=fit.describe(),
         weights=weights,
@@ -173,8 +176,10 @@ def _reload(weights: str, resources: Resources) -> Drafter:
     target = resources.target
     drafter, weights_bytes = target, 0
     if weights != "native" or target.weights != "native":
-        stored = open_checkpoint(target.source)
-        needed = estimate_bytes(target.config, weights, target.model, stored, rounds_lookups=False)
+        config, stored = load_weights(open_checkpoint(target.source), target.config.context_length)
+        formed = FormedWeights(stored, check_form(weights), as_drafter=True)
+        _check_rounds(config, formed, FormedWeights(stored, target.weights), target)
+        needed = formed_bytes(config, formed, target.model.dtype, target.model.kernels)
         available = resources.available_bytes()
         if needed > available:
             raise DraftproofError(
@@ -186,17 +191,8 @@ def _reload(weights: str, resources: Resources) -> Drafter:
                 "(--max-model-len), or draft by look-up (auto), which needs no weights.",
             )
         _check_room(needed, resources)
-        drafter = target if weights == target.weights else resources.reload(target, weights)
+        drafter = resources.reload(target, weights)
         weights_bytes = drafter.weights_bytes
-        if drafter.weight_types == target.weight_types:
-            types = ", ".join(f"{count} {name}" for name, count in target.weight_types.items())
-            raise DraftproofError(
-                "DP802",
-                "speculation.draft_weights",
-                f"{weights}, which leaves the target's weights as they are ({types})",
-                "fewer bits than the target's",
-                "Draft with a smaller model (draft_model), or by look-up (auto).",
-            )
     return Drafter(
         model=drafter.model,
         tokenizer=target.tokenizer,
@@ -226,26 +222,20 @@ def dtype_name(model: Model) -> str:
     return str(model.dtype).removeprefix("torch.")
 
 
-def estimate_bytes(
-    config: ModelConfig, weights: str, target: Model, checkpoint: Checkpoint | None, rounds_lookups: bool
-) -> int:
-    """About what the weights will take, before they are loaded; from above."""
-    stored = (
-        sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
-        if isinstance(checkpoint, GgufFile)
-        else None
-    )
-    num_weights = count_weights(config)
-    if weights == "native":
-        return stored if stored is not None else num_weights * target.dtype.itemsize
-    per_weight = BYTES_PER_WEIGHT[weights]
-    if stored is not None and weights == "int4":
-        per_weight = _KEPT_BYTES_PER_WEIGHT
-    rounded = num_weights * per_weight
-    if not rounds_lookups:
-        num_lookups = config.vocab_size * config.hidden_size * (1 if config.tie_embeddings else 2)
-        rounded += num_lookups * (BYTES_PER_WEIGHT["int8"] - per_weight)
-    return round(rounded) if stored is None else min(stored, round(rounded))
+def _check_rounds(
+    config: ModelConfig, formed: FormedWeights, own: FormedWeights, target: LoadedModel
+) -> None:
+    """A drafter whose layers are the target's takes the target's time, whatever its embedding and head are."""
+    names = [spec.name for spec in tensor_specs(config) if len(spec.shape) == 2 and spec.name not in LOOKUPS]
+    if all(formed.type_of(name) == own.type_of(name) for name in names):
+        types = ", ".join(f"{count} {name}" for name, count in target.weight_types.items())
+        raise DraftproofError(
+            "DP802",
+            "speculation.draft_weights",
+            f"{formed.form}, which leaves the weights of the target's layers as they are ({types})",
+            "fewer bits than the target's",
+            "Draft with a smaller model (draft_model), or by look-up (auto).",
+        )
 
 
 def _check_size(num_drafter: int, num_target: int) -> None:

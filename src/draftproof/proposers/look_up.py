@@ -19,10 +19,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from draftproof.core import compilation
+from draftproof.core import compilation, heap
 from draftproof.core.compilation import Sources
 from draftproof.core.errors import DraftproofError
 from draftproof.core.intent import NGram, Predicted, Suffix
+from draftproof.kv.budget import Account, ByteBudget
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers import evidence, ngram, pool, predicted, suffix
 from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
@@ -68,6 +69,8 @@ _SIGNATURES: compilation.Signatures = {
     "dp_look_up_commit": (c_int64, [c_void_p, c_void_p, c_int32]),
     "dp_look_up_end": (c_int64, [c_void_p, c_int32, c_void_p, c_int64]),
     "dp_look_up_num_bytes": (c_int64, [c_void_p]),
+    "dp_look_up_num_pool_bytes": (c_int64, [c_void_p]),
+    "dp_look_up_shrink_pools": (None, [c_void_p, c_int64]),
 }
 
 
@@ -101,8 +104,16 @@ class LookUpProposer:
     needs = ProposerNeeds()
     sources = (Source(follows_prices=True),)
 
-    def __init__(self, parts: Sequence[LookUpIntent], name: str | None = None) -> None:
-        """`name` None: the first part's method. There must be a `library`."""
+    def __init__(
+        self,
+        parts: Sequence[LookUpIntent],
+        name: str | None = None,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        """`name` None: the first part's method. There must be a `library`.
+
+        `budget`: what the remembered outputs are drawn from; None: they have their own bound alone.
+        """
         found = library()
         assert found is not None
         self.name: str = name or parts[0].method
@@ -120,8 +131,15 @@ class LookUpProposer:
         )
         if not self._handle:
             raise MemoryError("none left to look up in")
-        weakref.finalize(self, self._library.dp_look_up_free, self._handle)
         self._remembers = any(isinstance(part, Suffix) for part in parts)
+        self._account: Account | None = None
+        if budget is not None and self._remembers:
+            self._account = Account(
+                budget,
+                functools.partial(found.dp_look_up_num_pool_bytes, self._handle),
+                functools.partial(_shrink_pools, found, self._handle),
+            )
+        weakref.finalize(self, _free, found, self._handle, budget, self._account)
         self._requests: dict[str, _Request] = {}
         self._out = array("i")
 
@@ -194,7 +212,11 @@ class LookUpProposer:
         if request is None:
             return
         output = array("i", sequence.token_ids[sequence.num_prompt :] if self._remembers else ())
-        _checked(self._library.dp_look_up_end(self._handle, request.number, *output.buffer_info()))
+        try:
+            _checked(self._library.dp_look_up_end(self._handle, request.number, *output.buffer_info()))
+        finally:
+            if self._account is not None:
+                self._account.settle()
 
     def _tell(self, sequence: SequenceView, limit: int, num_prices: int, message: list[int]) -> _Request:
         """Adds to a message what is asked of a request and what its text gained: dp::Asked in look_up.cpp."""
@@ -218,6 +240,17 @@ class LookUpProposer:
         for request in told:
             request.num_read = request.num_told
         return result
+
+
+def _shrink_pools(found: ctypes.CDLL, handle: int, most: int) -> None:
+    found.dp_look_up_shrink_pools(handle, most)
+    heap.trim()
+
+
+def _free(found: ctypes.CDLL, handle: int, budget: ByteBudget | None, account: Account | None) -> None:
+    if budget is not None and account is not None:
+        budget.leave(account)
+    found.dp_look_up_free(handle)
 
 
 def _checked(result: int) -> int:

@@ -14,6 +14,8 @@ from draftproof.proposers.occurrences import Occurrences
 
 MAX_POOL_TOKENS = 131_072
 """Tokens remembered over all scopes: about 60 MiB with their index, 17 MiB in C++."""
+BYTES_PER_TOKEN = 480
+"""About what a remembered token takes here, with its index."""
 MAX_OUTPUT_TOKENS = 16_384
 """Tokens remembered of one output, its last ones."""
 
@@ -81,6 +83,15 @@ class Pools:
         self.num_outputs += 1
         self.num_tokens += len(output) + 1
         while self.num_outputs > self._max_outputs or self.num_tokens > self._max_tokens:
+            self._forget_oldest()
+
+    def num_bytes(self) -> int:
+        """About what all of it takes."""
+        return self.num_tokens * BYTES_PER_TOKEN
+
+    def shrink(self, most: int) -> None:
+        """Forgets outputs until at most `most` bytes are held."""
+        while self.num_bytes() > most:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -23,6 +23,7 @@ from draftproof.core.intent import (
     SpeculationIntent,
     Suffix,
 )
+from draftproof.kv.budget import ByteBudget
 from draftproof.proposers.base import Proposer
 from draftproof.proposers.cascade import CascadeProposer
 from draftproof.proposers.draft_model import DraftModelProposer
@@ -85,7 +86,9 @@ def without_weights(intent: SpeculationIntent) -> SpeculationIntent | None:
 
 
 def _look_up(intent: LookUpIntent, resources: Resources | None) -> Proposer:
-    return LookUpProposer([intent]) if has_library(resources) else _in_python(intent)
+    if has_library(resources):
+        return LookUpProposer([intent], budget=_limit(resources))
+    return _in_python(intent, budget=_limit(resources))
 
 
 def has_library(resources: Resources | None) -> bool:
@@ -93,14 +96,21 @@ def has_library(resources: Resources | None) -> bool:
     return (resources is None or resources.target.model.kernels == "native") and library() is not None
 
 
+def _limit(resources: Resources | None) -> ByteBudget | None:
+    """What remembered outputs are drawn from, where all memory is limited."""
+    return resources.budget if resources is not None and resources.reserves_weights else None
+
+
 def _in_python(
-    intent: LookUpIntent, indexes: Indexes | None = None
+    intent: LookUpIntent,
+    indexes: Indexes | None = None,
+    budget: ByteBudget | None = None,
 ) -> NGramProposer | SuffixProposer | PredictedProposer:
     if isinstance(intent, NGram):
         sizes = intent.prompt_lookup_min, intent.prompt_lookup_max
         return NGramProposer(intent.num_speculative_tokens, *sizes, indexes)
     if isinstance(intent, Suffix):
-        return SuffixProposer(intent, indexes)
+        return SuffixProposer(intent, indexes, budget)
     return PredictedProposer(intent.num_speculative_tokens)
 
 
@@ -126,7 +136,7 @@ def _cascade(intent: Cascade, resources: Resources | None) -> Proposer:
         run = list(group)
         looked_up = [part for part in run if isinstance(part, LookUpIntent)]
         if looked_up:
-            parts.append(LookUpProposer(looked_up, intent.method))
+            parts.append(LookUpProposer(looked_up, intent.method, budget=_limit(resources)))
         else:
             parts += [create_proposer(part, resources) for part in run]
     if len(parts) == 1 and isinstance(parts[0], LookUpProposer):
@@ -146,12 +156,12 @@ def _auto(intent: Auto, resources: Resources | None) -> Proposer:
     look_up: list[LookUpIntent] = [Predicted(num_speculative_tokens=depth), suffix, ngram]
     parts: list[Proposer]
     if has_library(resources):
-        parts = [LookUpProposer(look_up, intent.method)]
+        parts = [LookUpProposer(look_up, intent.method, _limit(resources))]
         if intent.model is None:
             return parts[0]
     else:
         indexes = Indexes((*SIZES, *range(ngram.prompt_lookup_min, ngram.prompt_lookup_max + 1)))
-        parts = [_in_python(part, indexes) for part in look_up]
+        parts = [_in_python(part, indexes, _limit(resources)) for part in look_up]
     if intent.model is not None:
         parts.append(_auto_drafter(intent, intent.model, resources))
     return CascadeProposer(parts, "auto", _vocab_size(resources))

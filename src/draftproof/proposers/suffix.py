@@ -9,6 +9,7 @@ Users: `docs/proposers/suffix.md`.
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from itertools import islice
 from torch import Tensor
 
 from draftproof.core.intent import Suffix
+from draftproof.kv.budget import Account, ByteBudget
 from draftproof.ops.draft_batch import DraftBatch
 from draftproof.proposers.base import ProposerNeeds, SequenceView, Source
 from draftproof.proposers.evidence import Evidence
@@ -58,11 +60,23 @@ class SuffixProposer:
     needs = ProposerNeeds()
     sources = (Source(follows_prices=True),)
 
-    def __init__(self, intent: Suffix, indexes: Indexes | None = None) -> None:
-        """`indexes` of the sizes that are looked up here, and maybe more; None: its own."""
+    def __init__(
+        self,
+        intent: Suffix,
+        indexes: Indexes | None = None,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        """`indexes` of the sizes that are looked up here, and maybe more; None: its own.
+
+        `budget`: what the remembered outputs are drawn from; None: they have their own bound alone.
+        """
         self._intent = intent
         self._sizes = tuple(size for size in SIZES if size <= intent.suffix_decoding_max_tree_depth)
         self._pools = Pools(self._sizes, intent.suffix_decoding_max_cached_requests)
+        self._account: Account | None = None
+        if budget is not None:
+            self._account = Account(budget, self._pools.num_bytes, self._pools.shrink)
+            weakref.finalize(self, budget.leave, self._account)
         self._indexes = Indexes(self._sizes) if indexes is None else indexes
         self._requests: dict[str, _Request] = {}
 
@@ -91,6 +105,8 @@ class SuffixProposer:
         if self._requests.pop(sequence.req_id, None) is not None:
             self._indexes.give_back(sequence.req_id)
             self._pools.remember(sequence.scope, sequence.token_ids[sequence.num_prompt :])
+            if self._account is not None:
+                self._account.settle()
 
     def _draft(self, sequence: SequenceView, budget: int) -> list[int]:
         limit = min(budget, sequence.depth, self._intent.num_speculative_tokens)

@@ -10,7 +10,10 @@ import sys
 
 import pytest
 
+from draftproof.core import footprint
 from draftproof.core.errors import DraftproofError
+from draftproof.core.intent import Suffix
+from draftproof.core.params import SamplingParams
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.engine.memory import plan_memory, resident_bytes, workspace_bytes
@@ -70,12 +73,25 @@ def test_two_ways_to_say_it_are_one_too_many() -> None:
 def test_a_drafters_weights_come_out_of_the_limit() -> None:
     limited = Engine(FakeLoaded(FakeModel()), EngineConfig(memory=resident_bytes() + 64 * MIB))  # type: ignore[arg-type]
     assert limited.resources.reserves_weights
-    one_request = 256 // BLOCK_SIZE * BLOCK
+    one_request = 256 // BLOCK_SIZE * limited.memory.block
     assert limited.resources.available_bytes() == limited.memory.caches - one_request
     assert limited.budget.reserve(MIB)
     assert limited.resources.available_bytes() == limited.memory.caches - one_request - MIB
     limited.budget.unreserve(MIB)
     limited.check_idle()
+
+
+def test_remembered_outputs_come_out_of_the_limit_and_yield_to_requests() -> None:
+    engine = Engine(FakeLoaded(FakeModel()), EngineConfig(memory=resident_bytes() + 64 * MIB))  # type: ignore[arg-type]
+    assert engine.memory.block == BLOCK + BLOCK_SIZE * footprint.INDEX_BYTES
+    params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    for depth in (2, 4, 8):
+        before = engine.budget.num_within_reach(None) - engine.budget.num_unclaimed
+        engine.generate([[1, 2, 3]], params, intent=Suffix(num_speculative_tokens=depth))
+        assert engine.budget.num_within_reach(None) - engine.budget.num_unclaimed > before
+        engine.check_idle()
+    assert engine.budget.reserve(engine.budget.num_bytes)
+    assert engine.budget.num_within_reach(None) == 0
 
 
 PROGRAM = """

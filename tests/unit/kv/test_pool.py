@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from draftproof.kv.budget import ByteBudget
+from draftproof.kv.budget import Account, ByteBudget
 from draftproof.kv.cache import BLOCK_SIZE, KVCache
 from draftproof.kv.pool import BlockPool
 from draftproof.kv.table import BlockTable, PrefixKeys
@@ -232,3 +232,40 @@ def test_discarded_blocks_take_no_memory_and_can_be_written_again() -> None:
     assert float(cache.data[[1, 3]].sum()) < float(cache.data[[0, 2]].sum())
     cache.data.fill_(2.0)
     assert bool((cache.data == 2.0).all())
+
+
+def test_remembered_bytes_yield_to_blocks_and_blocks_in_use_to_nobody() -> None:
+    budget, held = ByteBudget(100), [0]
+
+    def shrink(most: int) -> None:
+        held[0] = min(held[0], most // 2)  # may give up more than it must
+
+    account = Account(budget, lambda: held[0], shrink)
+    pool = BlockPool(10, 10, budget)
+    held[0] = 45
+    account.settle()
+    assert (pool.num_free, budget.num_unclaimed) == (10, 55)
+    kept = pool.allocate(5)
+    assert held == [45]
+    more = pool.allocate(4)
+    assert kept is not None
+    assert more is not None
+    assert held == [5]
+    assert pool.num_free == 1
+    held[0] = 30  # more than is left: blocks are in use
+    account.settle()
+    assert held == [2]
+    assert budget.num_unclaimed == 100 - 90 - 2
+    pool.release(more)
+    held[0] = 30  # idle blocks yield
+    account.settle()
+    assert held == [30]
+    assert pool.num_free == 5
+    assert not budget.reserve(60)
+    assert budget.reserve(50)
+    assert held == [0]
+    budget.unreserve(50)
+    held[0] = 9
+    account.settle()
+    budget.leave(account)
+    assert budget.num_within_reach(None) == 50

@@ -11,6 +11,7 @@ import pytest
 
 from draftproof.checkpoints.view import open_view
 from draftproof.configs.speculation import Deployment
+from draftproof.core.footprint import BLOCK_SIZE, INDEX_BYTES
 from draftproof.engine.config import EngineConfig
 from draftproof.engine.engine import Engine
 from draftproof.planning.assemble import Wish, assemble
@@ -37,7 +38,7 @@ def planned(path: Path, memory: int, runtime: int | None = None) -> MemoryPlan:
 
 @pytest.mark.parametrize("is_gguf", [False, True])
 def test_caches_and_workspace_are_the_engines(is_gguf: bool, tmp_path: Path) -> None:
-    """Given what the process holds, the rest is the same to the byte, and so are the blocks."""
+    """Given what the process holds, the rest is the same to the byte, and so are the blocks but for look-up's index."""
     path = write_gguf(tmp_path / "model.gguf") if is_gguf else write_checkpoint(tmp_path / "model")
     memory = 8 * GIB
     engine = Engine.load(path, dtype="float32", kernels="python", config=EngineConfig(memory=memory))
@@ -45,7 +46,7 @@ def test_caches_and_workspace_are_the_engines(is_gguf: bool, tmp_path: Path) -> 
     plan = planned(path, memory, runtime=engine.memory.process - weights)
     assert plan.cache_bytes == engine.memory.caches
     assert plan.items[1].num_bytes == engine.memory.workspace
-    assert plan.pool.request_bytes(1) == engine.memory.block
+    assert plan.pool.request_bytes(1) == engine.memory.block - BLOCK_SIZE * INDEX_BYTES
 
 
 def test_a_process_allocates_what_is_planned_within_three_percent(tmp_path: Path) -> None:

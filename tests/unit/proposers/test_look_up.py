@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from draftproof.core.intent import NGram, Predicted, Suffix
 from draftproof.core.params import SamplingParams
+from draftproof.kv.budget import ByteBudget
 from draftproof.proposers import pool
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.cascade import CascadeProposer
@@ -188,15 +189,19 @@ def look_up() -> LookUpProposer:
     return LookUpProposer([Predicted(), Suffix(suffix_decoding_max_cached_requests=20), NGram()])
 
 
-def finished(proposer: LookUpProposer, req_id: str, length: int, rng: random.Random) -> None:
+def finished(
+    proposer: LookUpProposer, req_id: str, length: int, rng: random.Random, scope: str | None = None
+) -> list[int]:
+    """A request's text, of which all but ten tokens are its output; `scope` None: its own."""
     text = [rng.randrange(100) for _ in range(length)]
-    view = SequenceView(req_id, text[:10], 10, GREEDY, prediction=text, scope=req_id, depth=8)
+    view = SequenceView(req_id, text[:10], 10, GREEDY, prediction=text, scope=scope or req_id, depth=8)
     proposer.begin(view)
     proposer.chains([view], [8])
     view.token_ids += text[10:]
     proposer.commit([view], [Verdict((), (), 0)])
     proposer.chains([view], [8])
     proposer.end(view)
+    return text
 
 
 def test_ended_requests_leave_a_bounded_pool() -> None:
@@ -268,3 +273,39 @@ def test_after_memory_ran_out_texts_are_told_from_the_start(monkeypatch: pytest.
         with pytest.raises(MemoryError):
             proposer.chains([view], [8])
     assert proposer.chains([view], [8]) == [[9]]
+
+
+def remembers(proposer: LookUpProposer, scope: str, text: list[int]) -> bool:
+    view = SequenceView("asks", text[20:60], 40, GREEDY, scope=scope, depth=8)
+    proposer.begin(view)
+    [draft] = proposer.chains([view], [8])
+    proposer.end(view)
+    return draft == text[60:68]
+
+
+def test_remembered_outputs_take_from_a_budget_and_yield() -> None:
+    """What is taken is what the library holds; the newest outputs stay longest; with the proposer all goes."""
+    budget, rng = ByteBudget(10_000_000), random.Random(1)
+    proposer = LookUpProposer([Suffix()], budget=budget)
+    texts = [
+        finished(proposer, str(number), 200, rng, "old" if number < 20 else "new") for number in range(40)
+    ]
+
+    def taken() -> int:
+        return budget.num_bytes - budget.num_reserved - budget.num_unclaimed
+
+    assert taken() == proposer.num_bytes
+    assert remembers(proposer, "old", texts[19])
+    assert remembers(proposer, "new", texts[20])
+    left = proposer.num_bytes
+    for part, is_known in ((0.6, [True, True]), (0.4, [False, True]), (0.0, [False, False])):
+        wanted = budget.num_bytes - int(part * left)
+        assert budget.reserve(wanted)
+        assert taken() == proposer.num_bytes <= part * left
+        assert not remembers(proposer, "old", texts[19])
+        assert [remembers(proposer, "new", texts[20]), remembers(proposer, "new", texts[39])] == is_known
+        budget.unreserve(wanted)
+    finished(proposer, "more", 200, rng, "new")
+    assert taken() == proposer.num_bytes > 0
+    del proposer
+    assert taken() == 0

@@ -114,7 +114,7 @@ def test_look_up_runs_where_the_target_runs(intent: SpeculationIntent, kernels: 
     target: Any = SimpleNamespace(
         model=SimpleNamespace(kernels=kernels), config=SimpleNamespace(vocab_size=10)
     )
-    resources: Any = SimpleNamespace(target=target)
+    resources: Any = SimpleNamespace(target=target, reserves_weights=False)
     assert isinstance(create_proposer(intent, resources), LookUpProposer) == (kernels == "native")
 
 

@@ -65,6 +65,10 @@ public:
         return total;
     }
 
+    int64_t num_pool_bytes() const { return parts_.num_bytes(); }
+
+    void shrink_pools(int64_t most) { parts_.shrink(most); }
+
 private:
     // Takes one request's part of a message.
     Asked read(const int32_t*& message) {
@@ -139,4 +143,9 @@ int64_t dp_look_up_end(dp::LookUp* look_up, int32_t id, const int32_t* output, i
 }
 
 int64_t dp_look_up_num_bytes(const dp::LookUp* look_up) { return look_up->num_bytes(); }
+
+int64_t dp_look_up_num_pool_bytes(const dp::LookUp* look_up) { return look_up->num_pool_bytes(); }
+
+// Forgets outputs until the pools hold at most `most` bytes.
+void dp_look_up_shrink_pools(dp::LookUp* look_up, int64_t most) { look_up->shrink_pools(most); }
 }

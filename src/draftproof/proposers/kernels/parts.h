@@ -157,6 +157,10 @@ public:
         return total;
     }
 
+    void shrink(int64_t most) {
+        for (Pools& pools : pools_) pools.shrink(most / size());
+    }
+
 private:
     struct Voter {
         const Text* text;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <list>
 #include <new>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 
@@ -37,6 +38,8 @@ struct Pool {
         }
         return num_tokens;
     }
+
+    int64_t num_tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
 
     int64_t num_bytes() const {
         return bytes_of(text) + index.num_bytes() + static_cast<int64_t>(lengths.size() * sizeof(int64_t));
@@ -89,13 +92,49 @@ public:
 
     int64_t num_bytes() const {
         int64_t total = 0;
-        for (const auto& [scope, pool] : by_use_)
-            total += 2 * static_cast<int64_t>(scope.capacity()) + pool.num_bytes();
+        for (const auto& each : by_use_) total += bytes_of(each);
         return total;
+    }
+
+    // Forgets outputs until at most `most` bytes are held: all of the scopes that were used longest ago, of the last
+    // one half by half.
+    void shrink(int64_t most) {
+        int64_t total = num_bytes();
+        while (total > most) {
+            const auto oldest = by_use_.begin();
+            total -= bytes_of(*oldest);
+            Pool left(sizes_);
+            if (by_use_.size() == 1) left = newer_half(oldest->second);
+            num_outputs_ -= oldest->second.lengths.size() - left.lengths.size();
+            num_tokens_ -= oldest->second.num_tokens() - left.num_tokens();
+            if (left.lengths.empty()) {
+                forget(oldest);
+                continue;
+            }
+            oldest->second = std::move(left);
+            total += bytes_of(*oldest);
+        }
     }
 
 private:
     using ByUse = std::list<std::pair<std::string, Pool>>;
+
+    static int64_t bytes_of(const std::pair<std::string, Pool>& scope) {
+        return 2 * static_cast<int64_t>(scope.first.capacity()) + scope.second.num_bytes();
+    }
+
+    // Without room for it, nothing.
+    Pool newer_half(const Pool& pool) const {
+        Pool half(sizes_);
+        try {
+            half.lengths.assign(pool.lengths.end() - pool.lengths.size() / 2, pool.lengths.end());
+            half.text.assign(pool.text.end() - half.num_tokens(), pool.text.end());
+            half.index.extend(half.text);
+            return half;
+        } catch (const std::bad_alloc&) {
+            return Pool(sizes_);
+        }
+    }
 
     void forget_oldest() {
         Pool& pool = by_use_.front().second;
