@@ -171,4 +171,13 @@ def main() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         # As Ctrl-C: what is open is closed, nothing is left half done. The first process of a container would be deaf.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run(sys.argv[1:]))
+    status = output.INTERRUPTED
+    try:
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        pass  # once more, while the first was told
+    finally:
+        # The status is known: Ctrl-C again must not change it, nor break what is freed at exit.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+    sys.exit(status)

@@ -246,6 +246,7 @@ class Drafting:
             if not self._num_users[request.intent]:
                 del self._num_users[request.intent]
                 self._idle[request.intent] = None
+                self._drop_idle(self._max_pools)
 
     def _take_reading(self, requests: Sequence[Drafted]) -> None:
         for request in requests:
@@ -271,11 +272,15 @@ class Drafting:
                     if len(self._refused) > self._max_pools:
                         self._refused.popitem(last=False)
                 raise
-            while len(self._guards) >= self._max_pools and self._idle:
-                del self._guards[self._idle.popitem(last=False)[0]]
+            self._drop_idle(self._max_pools - 1)
             self._guards[intent] = created
             self._idle[intent] = None
         return self._guards[intent]
+
+    def _drop_idle(self, most: int) -> None:
+        """Until there are at most so many configurations, as far as nobody uses them."""
+        while len(self._guards) > most and self._idle:
+            del self._guards[self._idle.popitem(last=False)[0]]
 
     @contextmanager
     def _timed(self, intent: SpeculationIntent) -> Iterator[None]:

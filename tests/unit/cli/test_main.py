@@ -1,6 +1,7 @@
 """Exit statuses, error shapes and laziness of the program as a whole."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,28 @@ def test_both_signals_interrupt(number: str) -> None:
     command = [sys.executable, "-c", program, "version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("second", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "when", ["output.note = lambda _: again()", "atexit.register(again)", "sys.modules['last'] = Last()"]
+)
+def test_a_second_signal_changes_nothing(second: str, when: str) -> None:
+    """While the first is told, while the program ends, and while Python frees what is left."""
+    program = (
+        "import atexit, signal, sys\n"
+        "from draftproof.cli import main, output, version\n"
+        f"def again(): signal.raise_signal(signal.{second})\n"
+        "class Last:\n"
+        f"    def __del__(self, send=signal.raise_signal): send({int(getattr(signal, second))})\n"
+        f"{when}\n"
+        "version.describe = lambda: signal.raise_signal(signal.SIGINT)\n"
+        "main.main()\n"
+    )
+    command = [sys.executable, "-c", program, "version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = "" if when.startswith("output") else "interrupted\n"
+    assert (done.returncode, done.stderr) == (130, told)
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error() -> None:

@@ -36,8 +36,9 @@ def test_the_least_recently_used_of_the_idle_configurations_goes() -> None:
         drafting.add(view_of(name), NGram(num_speculative_tokens=10 + ord(name)))
     for name in ("a", "b", "c", "stays"):
         drafting.end(name)
-    run(5)
-    assert len(drafting._guards) == 3, "more than max_pools only while they are in use"
+        assert len(drafting._guards) == max(3, drafting.num_requests), (
+            "more than max_pools only while they are in use"
+        )
 
 
 def test_what_adding_a_request_takes_does_not_grow_with_those_that_wait() -> None:
