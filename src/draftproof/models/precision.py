@@ -95,11 +95,10 @@ class FormedWeights(Mapping[str, Tensor | BlockTensor]):
         """A few rows at a time: an embedding as floats may take more than all of the model."""
         num_rows, num_columns = stored.shape
         result = empty_blocks(type_name, num_rows, num_columns)
-        for data, into in zip(
-            stored.data.split(_ROUNDED_ROWS), result.data.split(_ROUNDED_ROWS), strict=True
-        ):
+        for first in range(0, num_rows, _ROUNDED_ROWS):
+            data = stored.data[first : first + _ROUNDED_ROWS]
             rows = BlockTensor(stored.type_name, (len(data), num_columns), data).dequantize()
-            into.copy_(self.quantize(finite(name, rows), type_name).data)
+            result.data[first : first + len(data)] = self.quantize(finite(name, rows), type_name).data
         return result
 
     def _trim(self, num_values: int) -> None:
