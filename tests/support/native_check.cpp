@@ -79,7 +79,7 @@ void check_products(const Type& type) {
         void* linear = nullptr;
         check(dp_linear_new(inputs, channels, weights.data(), type.number, is_bf16, bias.data(), 3, &linear));
         if (!linear) return;
-        for (int rows : {1, 2, 3, 4, 6, 8, 12, 13, 16, 17, 33, 40}) {
+        for (int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 33, 40}) {
             std::vector<float> fast(size_t(rows) * channels), slow(fast.size());
             check(dp_linear_apply(linear, x.data(), rows, fast.data(), 0));
             check(dp_linear_apply(linear, x.data(), rows, slow.data(), 1));

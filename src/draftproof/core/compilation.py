@@ -120,8 +120,8 @@ def build(sources: Sources) -> Path:
     """
     compiler = find_compiler()
     directory = cache_directory()
-    library = directory / f"{sources.name}-{_key(compiler, sources)}.so"
     try:
+        library = directory / f"{sources.name}-{_key(compiler, sources)}.so"
         if _is_intact(library):
             return library
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,8 +173,8 @@ def _hash_file(library: Path) -> Path:
 
 def _is_intact(library: Path) -> bool:
     try:
-        expected = _hash_file(library).read_text().strip()
-        return hashlib.sha256(library.read_bytes()).hexdigest() == expected
+        expected = _hash_file(library).read_bytes().strip()
+        return hashlib.sha256(library.read_bytes()).hexdigest().encode() == expected
     except FileNotFoundError:
         return False
 

@@ -61,7 +61,8 @@ class Evidence:
         not drafted. `shares` are, per
         token, the part of the occurrences that it has on its side where they disagree.
         """
-        survival, gain, best, num_worth = 1.0, 0.0, -prices[0], 0
+        survival, gain, num_worth = 1.0, 0.0, 0
+        best = -prices[0] if prices else 0.0
         for drafted in range(min(limit, len(prices) - 1)):
             row = _row(length + drafted)
             survival *= self._agreed[row] / self._seen[row]

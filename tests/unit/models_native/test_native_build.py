@@ -64,7 +64,9 @@ def test_compiled_once_and_found_again(home: Path, tmp_path: Path, monkeypatch: 
     assert not [path for path in library.parent.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "no hash", "other hash", "gone"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "changed", "no hash", "other hash", "garbage for a hash", "gone"]
+)
 def test_a_damaged_library_is_built_anew(
     damage: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +80,8 @@ def test_a_damaged_library_is_built_anew(
         library.with_suffix(".sha256").unlink()
     elif damage == "other hash":
         library.with_suffix(".sha256").write_text("0" * 64)
+    elif damage == "garbage for a hash":
+        library.with_suffix(".sha256").write_bytes(bytes(range(128, 192)))
     else:
         library.unlink()
     assert build(SOURCES) == library
@@ -173,6 +177,14 @@ def test_a_compiler_that_fails_leaves_its_words(
     assert str(log) in caught.value.remedy
     assert "no such header" in log.read_text()
     assert not list(cache_directory().glob("*.so"))
+
+
+def test_sources_that_are_not_there(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(fake_compiler(tmp_path), monkeypatch)
+    with pytest.raises(DraftproofError) as caught:
+        build(replace(SOURCES, directory=tmp_path / "none"))
+    assert caught.value.code == "DP702"
+    assert str(tmp_path / "none") in caught.value.found
 
 
 def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     program = tmp_path_factory.mktemp("plain") / "check"
     compile_check(find_compiler().path, PLAIN, program)
     _, hashes = run_check([str(program)])
-    assert len(hashes) == 11 * 12 * 2 + 4 + 2  # types, numbers of rows, storages; models; types rounded to
+    assert len(hashes) == 11 * 17 * 2 + 4 + 2  # types, numbers of rows, storages; models; types rounded to
     return hashes
 
 

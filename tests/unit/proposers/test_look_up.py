@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from draftproof.core.compilation import FLAGS, find_compiler
 from draftproof.core.intent import NGram, Predicted, Suffix
 from draftproof.core.params import SamplingParams
 from draftproof.kv.budget import ByteBudget
 from draftproof.proposers import pool
 from draftproof.proposers.base import Proposer, SequenceView
 from draftproof.proposers.cascade import CascadeProposer
-from draftproof.proposers.look_up import LookUpIntent, LookUpProposer, library
+from draftproof.proposers.look_up import SOURCES, LookUpIntent, LookUpProposer, library
 from draftproof.proposers.ngram import NGramProposer
 from draftproof.proposers.predicted import PredictedProposer
 from draftproof.proposers.suffix import SuffixProposer
@@ -110,8 +113,9 @@ class Pair:
         budgets = [rng.randint(1, 24) for _ in asked]
         for view in asked:
             step = rng.choice([0.0, 0.02, 0.2, 0.6])
-            view.prices = [step * drafted for drafted in range(rng.randint(1, 24))]
-            view.prices[0] = -rng.choice([0.0, 0.0, 0.4, 1.5])
+            view.prices = [step * drafted for drafted in range(rng.randint(0, 24))]
+            if view.prices:
+                view.prices[0] = -rng.choice([0.0, 0.0, 0.4, 1.5])
         drafts, expected = (
             [entry.tokens.tolist() for entry in map(batch.request, range(len(asked)))]
             for batch in [proposer.propose(asked, budgets) for proposer in self.both]
@@ -309,3 +313,27 @@ def test_remembered_outputs_take_from_a_budget_and_yield() -> None:
     assert taken() == proposer.num_bytes > 0
     del proposer
     assert taken() == 0
+
+
+CHECK = Path(__file__).parents[2] / "support" / "look_up_check.cpp"
+SANITIZERS = (
+    "-g",
+    "-w",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-D_GLIBCXX_ASSERTIONS",
+)
+
+
+@pytest.mark.slow
+def test_any_piece_of_memory_may_be_refused(tmp_path: Path) -> None:
+    """Under sanitizers: nothing is read or written astray, nothing leaks, and every call says that it had none."""
+    flags = [flag for flag in FLAGS if flag not in ("-O3", "-shared", "-fPIC")]
+    program = tmp_path / "check"
+    command = [find_compiler().path, *flags, "-O1", *SANITIZERS, f"-I{SOURCES.directory}", str(CHECK)]
+    compiled = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+    if compiled.returncode and "san" in compiled.stderr and "cannot find" in compiled.stderr:
+        pytest.skip("no sanitizers here")
+    assert compiled.returncode == 0, compiled.stderr
+    result = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -30,7 +30,7 @@ public:
     double chance(int64_t length) const { return agreed_[row(length)] / seen_[row(length)]; }
 
     int64_t num_worth(int64_t length, int64_t limit, Prices prices, const std::vector<double>& shares) const {
-        double survival = 1.0, gain = 0.0, best = -prices.data[0];
+        double survival = 1.0, gain = 0.0, best = prices.size > 0 ? -prices.data[0] : 0.0;
         int64_t num_worth = 0;
         for (int64_t drafted = 0; drafted < std::min(limit, prices.size - 1); ++drafted) {
             survival *= chance(length + drafted);
