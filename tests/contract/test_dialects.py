@@ -148,6 +148,20 @@ def test_the_own_engine_gets_nothing_that_was_not_said(name: str, data: st.DataO
     assert {note.setting for note in rendered.notes} == set(said(deployment))
 
 
+@pytest.mark.parametrize("drafter", [None, "draft"])
+def test_weights_of_no_drafter_are_dropped_and_told(drafter: str | None) -> None:
+    own = dialect("draftproof")
+    named = None if drafter is None else ModelRef(name=drafter)
+    speculation = Speculation(method="auto", drafter=named, draft_weights="int8")
+    rendered = own.render(Deployment(engine="draftproof", speculation=speculation))
+    read = parsed_again(own, rendered).speculation
+    assert read is not None
+    assert read.draft_weights == (None if drafter is None else "int8")
+    kinds = {note.setting: note.kind for note in rendered.notes}
+    expected = NoteKind.DROPPED if drafter is None else NoteKind.KEPT
+    assert kinds["speculation.draft_weights"] is expected
+
+
 def _how_written(name: str) -> set[str]:
     """How a command starts is no setting, but it is kept."""
     return {f"extras.{name}.launcher"}

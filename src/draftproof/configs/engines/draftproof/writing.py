@@ -106,6 +106,8 @@ class DraftproofWriter(Writer):
         elif key == "verification":
             config[key] = words.RULES_BACK[value]
             account.kept(path, f"{key}: {config[key]}")
+        elif key == "draft_weights" and config["method"] == "auto" and "model" not in config:
+            account.dropped(path, "look-up has no weights, and no drafter is named", words.SOURCE)
         elif key in intent.CHOICES and value not in intent.CHOICES[key]:
             account.dropped(path, f"{key} is one of {', '.join(intent.CHOICES[key])}", words.SOURCE)
         elif key == "model":
